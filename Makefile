@@ -1,0 +1,49 @@
+# make train   set up, then train GiGPO on EZPoints on the CPU
+# make test    set up, lint, all tests
+# make lint    set up, then ruff, mypy and import-linter
+# make venv    set up only: .venv with everything in it
+#
+# PYTHON=python3.12       another interpreter (3.11 or newer)
+# TORCH="torch==2.13.0 --index-url ..."   another build of torch, any arguments of pip install
+
+PYTHON ?= python3
+TORCH ?= torch==2.13.0
+BIN := .venv/bin
+STAMP := .venv/.set-up
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: train test lint venv clean
+.DELETE_ON_ERROR:
+
+train: venv
+	$(BIN)/rllib train file tuned_examples/gigpo/ezpoints_text_tiny.py
+
+test: lint
+	$(BIN)/python -m pytest tests/unit tests/integration tests/system
+
+lint: venv
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+venv: $(STAMP)
+
+# torch goes first, so that the choice of its build is not left to the dependencies of others.
+# A package index may pair a CPU torch with a CUDA torchvision; transformers then cannot import any model.
+$(STAMP): pyproject.toml setup.py
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Python 3.11 or newer is needed; name one: make $(MAKECMDGOALS) PYTHON=python3.11" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(PIP) install --quiet $(TORCH)
+	$(PIP) install --quiet --editable '.[dev]'
+	@for package in torchvision torchaudio torchcodec; do \
+		if $(PIP) show --quiet $$package 2>/dev/null && ! $(BIN)/python -c "import $$package" 2>/dev/null; then \
+			echo "$$package is installed but cannot be imported beside this torch: removing it"; \
+			$(PIP) uninstall --quiet --yes $$package; \
+		fi; \
+	done
+	@touch $@
+
+clean:
+	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

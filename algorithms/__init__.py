@@ -1,0 +1,1 @@
+"""The algorithms; each a small folder over the shared base in group_policy."""

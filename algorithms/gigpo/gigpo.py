@@ -1,0 +1,105 @@
+"""GiGPO: trajectory advantages plus advantages among the steps that a rollout group took from the same anchor state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from ray.rllib.algorithms.algorithm_config import NotProvided
+from ray.rllib.connectors.connector_v2 import ConnectorV2
+from ray.rllib.utils.annotations import override
+
+from rllib_gigpo.algorithms.gigpo.advantages import gigpo_advantages
+from rllib_gigpo.algorithms.group_policy.group_policy import ROLLOUT_GROUP_RESULTS, GroupPolicy
+from rllib_gigpo.algorithms.group_policy.group_policy_config import GroupPolicyConfig
+from rllib_gigpo.connectors.anchor_states import AnchorStateGrouping
+from rllib_gigpo.rows import StepRows
+
+
+class GiGPOConfig(GroupPolicyConfig):
+    """Configures GiGPO (Feng et al. 2025, arXiv 2505.10978).
+
+    Example:
+        >>> from rllib_gigpo.algorithms.gigpo import GiGPOConfig
+        >>> config = (
+        ...     GiGPOConfig()
+        ...     .environment("EZPoints")
+        ...     .training(group_size=8, groups_per_iteration=16, gamma=0.95, step_advantage_weight=1.0)
+        ... )
+    """
+
+    def __init__(self, algo_class: type | None = None):
+        super().__init__(algo_class=algo_class or GiGPO)
+        self.step_advantage_weight = 1.0
+        self.anchor: str | Callable[[str, dict[str, Any]], Any] = "auto"
+
+    @override(GroupPolicyConfig)
+    def training(
+        self,
+        *,
+        step_advantage_weight: float = NotProvided,
+        anchor: str | Callable[[str, dict[str, Any]], Any] = NotProvided,
+        **kwargs: Any,
+    ) -> GiGPOConfig:
+        """Sets the training parameters.
+
+        Args:
+            step_advantage_weight: Weight of the step advantage, ω in the paper.
+            anchor: What makes two steps comparable: "observation", the environment's own "anchor_state", "auto" (the
+                latter where the environment gives it, else the former), or a function (observation, info) -> key.
+            kwargs: As in `GroupPolicyConfig.training`.
+        """
+        super().training(**kwargs)
+        return self._set(step_advantage_weight=step_advantage_weight, anchor=anchor)
+
+    @override(GroupPolicyConfig)
+    def validate(self) -> None:
+        super().validate()
+        if not self.step_advantage_weight >= 0:
+            self._value_error(f"step_advantage_weight={self.step_advantage_weight!r} must not be negative.")
+        if not callable(self.anchor) and self.anchor not in ("auto", "observation", "anchor_state"):
+            self._value_error(
+                f"anchor={self.anchor!r} is unknown; choose 'auto', 'observation', 'anchor_state' or a function."
+            )
+
+    @override(GroupPolicyConfig)
+    def anchor_connectors(self) -> list[ConnectorV2]:
+        return [AnchorStateGrouping(anchor=self.anchor)]
+
+
+class GiGPO(GroupPolicy):
+    """Group-in-group policy optimization: step-level credit without a critic and without extra rollouts."""
+
+    config: GiGPOConfig
+
+    @classmethod
+    @override(GroupPolicy)
+    def get_default_config(cls) -> GiGPOConfig:
+        return GiGPOConfig()
+
+    @override(GroupPolicy)
+    def compute_advantages(self, rows: StepRows) -> np.ndarray:
+        advantages = gigpo_advantages(
+            rows.rewards,
+            rows.trajectory_ids,
+            rows.group_ids,
+            rows.anchor_ids,
+            gamma=self.config.gamma,
+            step_advantage_weight=self.config.step_advantage_weight,
+            norm=self.config.advantage_norm,
+            reference=self.config.reference,
+            invalid=rows.invalid,
+            invalid_action_penalty=self.config.invalid_action_penalty,
+            std_floor=self.config.advantage_std_floor,
+        )
+        # An inert step advantage (anchors that never repeat) would otherwise look like a healthy GRPO run.
+        self._log(
+            ROLLOUT_GROUP_RESULTS,
+            {
+                "episode_advantage_std": float(advantages.episode.std()),
+                "step_advantage_std": float(advantages.step.std()),
+                "step_advantage_zero_share": float((advantages.step == 0).mean()),
+            },
+        )
+        return advantages.total

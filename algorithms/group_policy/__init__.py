@@ -1,0 +1,1 @@
+"""The base that the group-relative algorithms share."""

@@ -1,0 +1,157 @@
+"""Checks of a group-relative algorithm's config: a problem is one message that names the key, the value and the fix."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import json
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+
+from rllib_gigpo.environments import check_environment
+from rllib_gigpo.rl_modules.model_directory import validate_model_directory
+
+# RLlib reads these from a config dict though they are not attributes of a config.
+_RLLIB_SPECIAL_KEYS = frozenset({"class", "multiagent", "__trial_info__", "env_task_fn", "custom_resources_per_worker"})
+
+_CHOICES = {
+    "engine": ("hf",),
+    "model_dtype": ("float32", "bfloat16", "float16"),
+    "advantage_norm": ("std", "mean"),
+    "reference": ("paper", "verl-agent"),
+    "ratio": ("token", "sequence"),
+    "loss_aggregation": (
+        "token-mean",
+        "sequence-mean-token-mean",
+        "sequence-mean-token-sum",
+        "sequence-mean-token-sum-norm",
+    ),
+    "optimizer": ("adamw", "sgd"),
+}
+_AT_LEAST_ONE = (
+    "group_size",
+    "groups_per_iteration",
+    "num_minibatches",
+    "num_epochs",
+    "micro_batch_tokens",
+    "max_prompt_tokens",
+    "max_response_tokens",
+)
+_NOT_NEGATIVE = ("advantage_std_floor", "invalid_action_penalty", "weight_decay", "top_k")
+
+
+def check_known_keys(config: AlgorithmConfig, keys: Iterable[str]) -> None:
+    """Raises ValueError for a key that `config` does not have, with the nearest one that it has."""
+    known = set(vars(config)) | {
+        name for name in dir(type(config)) if isinstance(getattr(type(config), name), property)
+    }
+    for key in keys:
+        translated = config._translate_special_keys(key, warn_deprecated=False)
+        if translated not in known and key not in _RLLIB_SPECIAL_KEYS:
+            raise ValueError(_unknown(f"{type(config).__name__} has no key", key, known))
+
+
+def check_keyword_arguments(method: str, rllib_method: Callable[..., Any], kwargs: dict[str, Any], *ours: Any) -> None:
+    """Raises TypeError for a keyword argument that neither RLlib's method nor ours takes."""
+    known = {name for function in (rllib_method, *ours) for name in inspect.signature(function).parameters}
+    for key in kwargs:
+        if key not in known:
+            raise TypeError(_unknown(f"{method}() has no argument", key, known - {"self", "kwargs"}))
+
+
+def check_values(config: Any) -> Iterator[str]:
+    """Yields a message for each value of a GroupPolicyConfig that cannot work."""
+    defaults = AlgorithmConfig()
+    if config.train_batch_size != defaults.train_batch_size or config._train_batch_size_per_learner is not None:
+        yield (
+            "train_batch_size and train_batch_size_per_learner do not apply: a batch is groups_per_iteration x "
+            "group_size whole trajectories. Set training(groups_per_iteration=…, group_size=…) instead."
+        )
+    if config.minibatch_size != defaults.minibatch_size:
+        yield f"minibatch_size={config.minibatch_size} does not apply: set a count, training(num_minibatches=…)."
+    for key, choices in _CHOICES.items():
+        if getattr(config, key) not in choices:
+            yield f"{key}={getattr(config, key)!r} is unknown; choose one of {', '.join(map(repr, choices))}."
+    for key in _AT_LEAST_ONE:
+        value = getattr(config, key)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            yield f"{key}={value!r} must be an integer of at least 1."
+    for key in _NOT_NEGATIVE:
+        if not getattr(config, key) >= 0:
+            yield f"{key}={getattr(config, key)!r} must not be negative."
+    yield from _check_loss(config)
+    yield from _check_groups(config)
+    yield from _check_environment_and_model(config)
+
+
+def _check_loss(config: Any) -> Iterator[str]:
+    if not 0 < config.clip_low <= 1:
+        yield f"clip_low={config.clip_low} must be in (0, 1]."
+    if not config.clip_high > 0:
+        yield f"clip_high={config.clip_high} must be greater than 0."
+    if config.dual_clip is not None and not config.dual_clip > 1:
+        yield f"dual_clip={config.dual_clip} must be greater than 1, or None."
+    if config.importance_weight_cap is not None and not config.importance_weight_cap > 0:
+        yield f"importance_weight_cap={config.importance_weight_cap} must be greater than 0, or None."
+    if not 0 <= config.gamma <= 1:
+        yield f"gamma={config.gamma} must be in [0, 1]."
+    if not config.in_evaluation and not config.temperature > 0:
+        yield (
+            f"temperature={config.temperature} cannot be trained on: sampling must be random. Set it greater than 0; "
+            "for greedy evaluation use evaluation(evaluation_config=type(config).overrides(temperature=0))."
+        )
+
+
+def _check_groups(config: Any) -> Iterator[str]:
+    if config.group_size < config.min_group_size:
+        name = type(config).__name__
+        yield (
+            f"group_size={config.group_size} is too small: {name} compares the trajectories of a group, so it needs at "
+            f"least {config.min_group_size}. Set training(group_size=…)."
+        )
+    if config.num_envs_per_env_runner < config.group_size:
+        yield (
+            f"num_envs_per_env_runner={config.num_envs_per_env_runner} has no room for a group of "
+            f"group_size={config.group_size}: set env_runners(num_envs_per_env_runner=…) to at least group_size."
+        )
+    if config.evaluation_num_env_runners:
+        yield (
+            f"evaluation_num_env_runners={config.evaluation_num_env_runners} does not apply: evaluation runs on the "
+            "training env runners. Leave it at 0."
+        )
+
+
+def _check_environment_and_model(config: Any) -> Iterator[str]:
+    try:
+        check_environment(config.env)
+        config.sampling_params()
+        if config.model_path is None:
+            raise ValueError(
+                "model_path is not set: language_model(model_path=…) takes a Hugging Face model directory. "
+                "Environments with an embedded model have one in rllib_gigpo.env_adapters.embedded_model_path(name)."
+            )
+        validate_model_directory(config.model_path)
+        _check_context_length(config)
+    except ValueError as problem:
+        yield str(problem)
+
+
+def _check_context_length(config: Any) -> None:
+    """Raises ValueError where a full prompt and response do not fit into the model's context."""
+    model_config = json.loads((Path(config.model_path) / "config.json").read_text())
+    context = model_config.get("max_position_embeddings")
+    needed = config.max_prompt_tokens + config.max_response_tokens
+    if context is not None and needed > context:
+        raise ValueError(
+            f"max_prompt_tokens={config.max_prompt_tokens} and max_response_tokens={config.max_response_tokens} need "
+            f"{needed} positions, but the model {config.model_path} has max_position_embeddings={context}. "
+            "Lower them with generation(…)."
+        )
+
+
+def _unknown(prefix: str, key: str, known: set[str]) -> str:
+    nearest = difflib.get_close_matches(key, sorted(known), n=1)
+    return f"{prefix} {key!r}" + (f"; did you mean {nearest[0]!r}?" if nearest else ".")

@@ -1,0 +1,29 @@
+"""What every group-relative algorithm does with advantages: which groups have a signal, and what to report of them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def has_signal(advantages: np.ndarray, group_ids: np.ndarray) -> np.ndarray:
+    """bool[T]: True for every row of a group in which any row's advantage (float32[T]) is not zero."""
+    _, group_index = np.unique(group_ids, return_inverse=True)
+    any_signal = np.zeros(group_index.max(initial=-1) + 1, bool)
+    np.logical_or.at(any_signal, group_index, advantages != 0)
+    return any_signal[group_index]
+
+
+def credit_metrics(advantages: np.ndarray, group_ids: np.ndarray) -> dict[str, float]:
+    """Metrics of the advantages (float32[T]) of an iteration's groups; empty without rows."""
+    if len(advantages) == 0:
+        return {}
+    signal = has_signal(advantages, group_ids)
+    groups, first_row = np.unique(group_ids, return_index=True)
+    return {
+        "num_groups": float(len(groups)),
+        "zero_signal_share": float(1 - signal[first_row].mean()),
+        "advantage_mean": float(advantages.mean()),
+        "advantage_std": float(advantages.std()),
+        "advantage_abs_max": float(np.abs(advantages).max()),
+        "advantage_above_one_share": float((np.abs(advantages) > 1).mean()),
+    }

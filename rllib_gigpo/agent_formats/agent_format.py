@@ -1,0 +1,40 @@
+"""The agent format of an environment: everything between its observations and its actions, as plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rllib_gigpo.agent_formats.prompt_template import PromptTemplate
+from rllib_gigpo.agent_formats.response_parsers import ResponseParser, response_parser
+
+
+@dataclass(frozen=True)
+class AgentFormat:
+    """How prompts are written and responses are read.
+
+    An environment brings its own; a user replaces it, or a part of it with `dataclasses.replace`. It pickles, as long as
+    a parser given as a function is importable.
+
+    Attributes:
+        prompt_template: Jinja source of the user message, see `PromptTemplate` for its variables.
+        history_length: How many earlier turns of the episode the template receives as `history`, the latest ones.
+        response_parser: A name in `RESPONSE_PARSERS`, or a function from the response's text to a `ParsedResponse`.
+        stop: Strings that end a response, beside the tokenizer's end-of-sequence token.
+
+    Raises:
+        ValueError: The template does not compile or uses an unknown variable, `history_length` is negative, the parser
+            is unknown, or a stop string is empty.
+    """
+
+    prompt_template: str
+    history_length: int = 0
+    response_parser: str | ResponseParser = "think_action"
+    stop: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        PromptTemplate(self.prompt_template)
+        if self.history_length < 0:
+            raise ValueError(f"history_length is {self.history_length}; it must be 0 (no memory) or greater")
+        response_parser(self.response_parser)
+        if isinstance(self.stop, str) or any(not text for text in self.stop):
+            raise ValueError(f"stop is {self.stop!r}; it must be a tuple of non-empty strings")

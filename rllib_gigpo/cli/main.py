@@ -1,0 +1,34 @@
+"""The `rllib` command."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+import rllib_gigpo
+from rllib_gigpo.cli.train import train_app
+
+app = typer.Typer(
+    name="rllib",
+    help="Train language-model agents on Ray RLlib.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(train_app, name="train")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"rllib-gigpo {rllib_gigpo.__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Train language-model agents on Ray RLlib."""

@@ -1,0 +1,20 @@
+"""Names of what an episode carries per step, shared by env runners, connectors and algorithms."""
+
+# SingleAgentEpisode.extra_model_outputs, one value per step.
+PROMPT_IDS = "prompt_ids"  # int32[P]: the whole prompt, as given to the engine
+RESPONSE_IDS = "response_ids"  # int32[R]: the tokens that were sampled, end-of-sequence token included
+ROLLOUT_LOGP = "rollout_logp"  # float32[R]: log-probability of each sampled token under the sampling distribution
+WEIGHTS_VERSION = "weights_version"  # int: version of the weights that sampled the response
+FINISH_REASON = "finish_reason"  # "stop" | "length"
+
+# SingleAgentEpisode.infos. `infos[0]` is the info of `reset`, `infos[t + 1]` that of step t.
+GROUP_ID = "group_id"  # int, infos[0]
+MEMBER = "member"  # int, infos[0]: index of the trajectory in its rollout group
+TASK = "task"  # infos[0]: what `reset(options={"task": ...})` received
+TASK_ID = "task_id"  # infos[0]: the environment's own name for the task, where it has one
+WON = "won"  # bool, every info
+IS_ACTION_VALID = "is_action_valid"  # bool, infos[t + 1]
+INVALID_REASON = "invalid_reason"  # str, infos[t + 1], present where the action is invalid
+ANCHOR_STATE = "anchor_state"  # str | ndarray, any info: a better state key than the observation
+ADMISSIBLE_ACTIONS = "admissible_actions"  # list[str], any info
+ENDING = "ending"  # str, last info: see rllib_gigpo.env_runners.endings

@@ -1,0 +1,201 @@
+"""Anchor states: ids for the states that steps of a rollout group share, and the group connector piece for them."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from ray.rllib.connectors.connector_v2 import ConnectorV2
+from ray.rllib.env.single_agent_episode import SingleAgentEpisode
+
+from rllib_gigpo.columns import ANCHOR_STATE, GROUP_ID
+
+AnchorFunction = Callable[[Any, dict[str, Any]], str | np.ndarray]
+Anchor = str | AnchorFunction  # "auto", "observation", "anchor_state" or a function
+
+ANCHOR_IDS = "anchor_ids"  # batch: int64[T], set by AnchorStateGrouping
+
+logger = logging.getLogger(__name__)
+
+_SIZE_BUCKETS = {"1": (1, 1), "2_4": (2, 4), "5_9": (5, 9), "10_49": (10, 49), "50_plus": (50, np.inf)}
+
+
+def anchor_state_ids(observations: Iterable[Any], group_ids: Iterable[Hashable]) -> np.ndarray:
+    """Numbers the distinct (rollout group, state) pairs by first appearance.
+
+    Args:
+        observations: T states, each a str or an ndarray (not of objects). Arrays are equal when shape, dtype and bytes
+            are, so 0.0 and −0.0 differ; a str never equals an array.
+        group_ids: T group ids.
+
+    Returns:
+        int64[T], equal for two rows exactly where group and state are.
+
+    Raises:
+        TypeError: A state is something else; the message names the row and its type.
+        ValueError: Not one group id per state.
+    """
+    # Iterating over a numpy array makes a numpy scalar per row, several times slower to hash than an int.
+    groups = group_ids.tolist() if isinstance(group_ids, np.ndarray) else list(group_ids)
+    states = list(observations)
+    if len(states) != len(groups):
+        raise ValueError(f"observations has {len(states)} rows, group_ids has {len(groups)}; both need the same length")
+    all_text = set(map(type, states)) <= {str}
+    keys = states if all_text else [_state_key(state, row) for row, state in enumerate(states)]
+
+    next_id = itertools.count().__next__
+    ids_of_group: defaultdict[Hashable, defaultdict[Hashable, int]] = defaultdict(lambda: defaultdict(next_id))
+    ids: list[int] = []
+    # A look-up gives an unseen state the next id. Mapped over a run of rows of one group, it is a loop in C.
+    for group, run in itertools.groupby(groups):
+        end = len(ids) + sum(1 for _ in run)
+        ids.extend(map(ids_of_group[group].__getitem__, keys[len(ids) : end]))
+    return np.array(ids, np.int64)
+
+
+def _state_key(state: Any, row: int) -> Hashable:
+    """A dictionary key for the content of `state`. `row` is for the error message."""
+    if isinstance(state, str):
+        return str(state)
+    if isinstance(state, np.ndarray) and not state.dtype.hasobject:
+        flat = np.ascontiguousarray(state).reshape(-1)  # a copy only where the array is not contiguous
+        return state.shape, state.dtype.str, hashlib.blake2b(flat.view(np.uint8).data, digest_size=16).digest()
+    described = f"ndarray of {state.dtype}" if isinstance(state, np.ndarray) else type(state).__name__
+    raise TypeError(
+        f"the anchor state of row {row} is a {described}; it must be a str or an ndarray of numbers. "
+        "Pass `anchor=` a function (observation, info) that returns one"
+    )
+
+
+def step_group_diagnostics(anchor_ids: np.ndarray) -> dict[str, float]:
+    """What the step groups of `anchor_ids` (int64[T], T >= 1) look like.
+
+    Returns:
+        anchor_group_size_mean: mean number of rows per step group.
+        anchor_singleton_share: share of rows that are alone in their step group, and so have no step advantage.
+        anchor_rows_share_{1,2_4,5_9,10_49,50_plus}: share of rows whose step group has that many rows.
+    """
+    group_sizes = _step_group_sizes(anchor_ids)
+    row_share = {
+        f"anchor_rows_share_{name}": float(np.mean((group_sizes >= low) & (group_sizes <= high)))
+        for name, (low, high) in _SIZE_BUCKETS.items()
+    }
+    return {
+        "anchor_group_size_mean": len(anchor_ids) / len(np.unique(anchor_ids)),
+        "anchor_singleton_share": row_share["anchor_rows_share_1"],
+        **row_share,
+    }
+
+
+def later_states_repeat(anchor_ids: np.ndarray, lengths: np.ndarray) -> bool:
+    """Whether any state but the first of a trajectory has a peer; if not, credit ends at the trajectory level.
+
+    Args:
+        anchor_ids: int64[T].
+        lengths: int64[N], rows per trajectory, with sum T.
+    """
+    later = np.ones(len(anchor_ids), bool)
+    later[np.cumsum(lengths) - lengths] = False
+    return bool(np.any(_step_group_sizes(anchor_ids)[later] > 1))
+
+
+def _step_group_sizes(anchor_ids: np.ndarray) -> np.ndarray:
+    """int64[T]: how many rows share the anchor id of each row."""
+    _, index, counts = np.unique(anchor_ids, return_inverse=True, return_counts=True)
+    return counts[index]
+
+
+class AnchorStateGrouping(ConnectorV2):
+    """Sets batch["anchor_ids"] (int64[T]) over the steps of all episodes, in order.
+
+    The anchor state of step t is what the environment showed *before* the action of step t, compared within the rollout
+    group. A prompt would not do: its history and step counters make every state unique.
+
+    Logs `step_group_diagnostics` under "rollout_groups", and warns once where no state but the first of a trajectory
+    repeats.
+    """
+
+    def __init__(self, *, anchor: Anchor = "auto", **kwargs: Any):
+        """
+        Args:
+            anchor: "observation"; "anchor_state", the environment's own `info["anchor_state"]`; "auto", that where a
+                step's info has it, else the observation; or a function (observation, info) -> str | ndarray.
+
+        Raises:
+            ValueError: `anchor` is none of these.
+        """
+        super().__init__(**kwargs)
+        if not callable(anchor) and anchor not in ("auto", "observation", "anchor_state"):
+            raise ValueError(
+                f'anchor is {anchor!r}; it must be "auto", "observation", "anchor_state" or a function '
+                "(observation, info)"
+            )
+        self.anchor = anchor
+        self._warned = False
+
+    def __call__(
+        self,
+        *,
+        rl_module: Any,
+        batch: dict[str, Any],
+        episodes: Sequence[SingleAgentEpisode],
+        explore: bool | None = None,
+        shared_data: dict[str, Any] | None = None,
+        metrics: Any = None,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        """
+        Args:
+            batch: Gets "anchor_ids".
+            episodes: Complete trajectories, not in numpy form; `infos[0]["group_id"]` names the rollout group.
+            metrics: A MetricsLogger, or None.
+
+        Raises:
+            ValueError: An info lacks "group_id", or "anchor_state" where that is asked for.
+            TypeError: An anchor state is neither str nor ndarray.
+        """
+        states = [self._anchor_state(episode, t) for episode in episodes for t in range(len(episode))]
+        lengths = np.array([len(episode) for episode in episodes], np.int64)
+        groups = [_group_id(episode) for episode in episodes for _ in range(len(episode))]
+        anchor_ids = anchor_state_ids(states, groups)
+        if metrics is not None and len(anchor_ids):
+            for name, value in step_group_diagnostics(anchor_ids).items():
+                metrics.log_value(("rollout_groups", name), value, window=1)
+        if not self._warned and lengths.max(initial=0) > 1 and not later_states_repeat(anchor_ids, lengths):
+            self._warned = True
+            logger.warning(
+                "No anchor state but the first of a trajectory repeats in this batch of %d steps, so step-level credit "
+                "adds nothing. If that stays so, look at what the observation holds that changes every step, or give "
+                "`anchor=` a function that leaves it out.",
+                len(anchor_ids),
+            )
+        return batch | {ANCHOR_IDS: anchor_ids}
+
+    def _anchor_state(self, episode: SingleAgentEpisode, t: int) -> Any:
+        """The state before action t of `episode`."""
+        observation, info = episode.get_observations(t), episode.get_infos(t)
+        if callable(self.anchor):
+            return self.anchor(observation, info)
+        if self.anchor == "observation":
+            return observation
+        state = info.get(ANCHOR_STATE)
+        if state is not None:
+            return state
+        if self.anchor == "auto":
+            return observation
+        raise ValueError(
+            f'info["{ANCHOR_STATE}"] is missing at step {t} of trajectory {episode.id_} (group {_group_id(episode)}); '
+            'have the environment give it at reset and at every step, or use anchor="auto" or "observation"'
+        )
+
+
+def _group_id(episode: SingleAgentEpisode) -> Hashable:
+    info = episode.get_infos(0)
+    if GROUP_ID not in info:
+        raise ValueError(f'trajectory {episode.id_} has no "{GROUP_ID}" in the info of its reset')
+    return info[GROUP_ID]

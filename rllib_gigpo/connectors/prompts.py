@@ -1,0 +1,89 @@
+"""Environment-to-module connectors: what the episode shows becomes prompt token ids.
+
+They are called for one episode at a time and hold no state: what a piece remembers lives in the episode.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from ray.rllib.connectors.connector_v2 import ConnectorV2
+from ray.rllib.env.single_agent_episode import SingleAgentEpisode
+
+from rllib_gigpo.agent_formats.chat import encode_prompt
+from rllib_gigpo.agent_formats.prompt_template import PromptTemplate, Turn
+from rllib_gigpo.columns import ADMISSIBLE_ACTIONS, PROMPT_IDS
+
+HISTORY = "history"  # shared_data: list[Turn], oldest first
+DROPPED_TURNS = "dropped_turns"  # batch: int, turns of the history that did not fit into the prompt
+PROMPT_OVERFLOW = "prompt_overflow"  # batch: bool, the prompt does not fit even without history
+
+
+class HistoryMemory(ConnectorV2):
+    """Puts the last `history_length` turns before the current observation into the shared data."""
+
+    def __init__(self, *, history_length: int, **kwargs: Any):
+        super().__init__(**kwargs)
+        self.history_length = history_length
+
+    def __call__(
+        self,
+        *,
+        rl_module: Any,
+        batch: dict[str, Any],
+        episodes: list[SingleAgentEpisode],
+        explore: bool | None = None,
+        shared_data: dict[str, Any] | None = None,
+        metrics: Any = None,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        episode = episodes[0]
+        steps = range(max(0, len(episode) - self.history_length), len(episode))
+        if shared_data is not None:
+            shared_data[HISTORY] = [Turn(episode.get_observations(t), episode.get_actions(t)) for t in steps]
+        return batch
+
+
+class PromptBuilder(ConnectorV2):
+    """Renders the prompt and encodes it with the module's tokenizer and chat template.
+
+    A prompt over `max_prompt_tokens` loses its oldest turns of history first, as few as possible; the task and the
+    current observation always stay. Where they alone do not fit, the batch says so instead of holding a cut prompt.
+
+    Output: batch[PROMPT_IDS] int32[P] (absent on overflow), batch[DROPPED_TURNS], batch[PROMPT_OVERFLOW].
+    """
+
+    def __init__(self, *, prompt_template: str, max_prompt_tokens: int, **kwargs: Any):
+        super().__init__(**kwargs)
+        self.template = PromptTemplate(prompt_template)
+        self.max_prompt_tokens = max_prompt_tokens
+
+    def __call__(
+        self,
+        *,
+        rl_module: Any,
+        batch: dict[str, Any],
+        episodes: list[SingleAgentEpisode],
+        explore: bool | None = None,
+        shared_data: dict[str, Any] | None = None,
+        metrics: Any = None,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        history: list[Turn] = (shared_data or {}).get(HISTORY, [])
+        for dropped in range(len(history) + 1):
+            prompt_ids = self._encode(rl_module.tokenizer, episodes[0], history[dropped:])
+            if len(prompt_ids) <= self.max_prompt_tokens:
+                return batch | {PROMPT_IDS: prompt_ids, DROPPED_TURNS: dropped, PROMPT_OVERFLOW: False}
+        return batch | {DROPPED_TURNS: len(history), PROMPT_OVERFLOW: True}
+
+    def _encode(self, tokenizer: Any, episode: SingleAgentEpisode, history: list[Turn]) -> np.ndarray:
+        info = episode.get_infos(-1)
+        message = self.template.render(
+            observation=episode.get_observations(-1),
+            history=history,
+            step=len(episode),
+            task=info.get("task_description"),
+            admissible_actions=info.get(ADMISSIBLE_ACTIONS),
+        )
+        return encode_prompt(tokenizer, message)

@@ -1,0 +1,109 @@
+"""RLlib's door to `GroupRollout`: an EnvRunner that samples whole rollout groups from an explicit plan."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import gymnasium as gym
+import ray
+from ray.rllib.callbacks.utils import make_callback
+from ray.rllib.core import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
+from ray.rllib.env import INPUT_ENV_SINGLE_SPACES, INPUT_ENV_SPACES
+from ray.rllib.env.env_context import EnvContext
+from ray.rllib.env.env_runner import EnvRunner
+from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
+from ray.rllib.env.single_agent_episode import SingleAgentEpisode
+from ray.rllib.utils.annotations import override
+from ray.rllib.utils.metrics import SAMPLE_TIMER, WEIGHTS_SEQ_NO
+from ray.rllib.utils.typing import StateDict
+from ray.tune.registry import ENV_CREATOR, _global_registry
+
+from rllib_gigpo.env_runners.environment_pool import EnvironmentPool
+from rllib_gigpo.env_runners.group_rollout import GroupRollout
+from rllib_gigpo.env_runners.rollout_plan import RolloutPlan
+from rllib_gigpo.inference.hf_engine import HFEngine
+
+
+class GroupEnvRunner(SingleAgentEnvRunner):
+    """Samples rollout groups. What RLlib's runner does with vector environments and tensors does not apply to text."""
+
+    env: EnvironmentPool | None
+
+    def __init__(self, *, config: Any, **kwargs: Any):
+        super().__init__(config=config, **kwargs)
+        self.engine = HFEngine(self.module.lm, self.module.tokenizer, device=self._device)
+        assert self.env is not None
+        self._rollout = GroupRollout(
+            pool=self.env,
+            engine=self.engine,
+            rl_module=self.module,
+            env_to_module=self._env_to_module,
+            module_to_env=self._module_to_env,
+        )
+
+    @override(SingleAgentEnvRunner)
+    def make_env(self) -> None:
+        if self.env is not None:
+            self.env.close()
+        context = EnvContext(self.config.env_config, worker_index=self.worker_index or 0, num_workers=self.num_workers)
+        create = _environment_creator(self.config.env)
+        self.num_envs = self.config.num_envs_per_env_runner
+        self.env = EnvironmentPool(lambda: create(context), self.num_envs)
+
+    @override(EnvRunner)
+    def get_spaces(self) -> dict[str, tuple[gym.Space, gym.Space]]:
+        if self.env is None:
+            return self.spaces
+        spaces = (self.env.single_observation_space, self.env.single_action_space)
+        return {INPUT_ENV_SPACES: spaces, INPUT_ENV_SINGLE_SPACES: spaces, DEFAULT_MODULE_ID: spaces}
+
+    @override(SingleAgentEnvRunner)
+    def sample(self, *, plan: RolloutPlan, **kwargs: Any) -> tuple[list[SingleAgentEpisode], Counter[str]]:
+        """Rolls out the groups of `plan`.
+
+        Returns:
+            The finished episodes (see `GroupRollout.run`) and what was counted on the way.
+        """
+        self.metrics.log_value(WEIGHTS_SEQ_NO, self._weights_seq_no, window=1)
+        with self.metrics.log_time(SAMPLE_TIMER):
+            episodes = self._rollout.run(plan)
+        if plan.explore:
+            self._increase_sampled_metrics(sum(len(episode) for episode in episodes), len(episodes))
+        make_callback(
+            "on_sample_end",
+            callbacks_objects=self._callbacks,
+            callbacks_functions=self.config.callbacks_on_sample_end,
+            kwargs={"env_runner": self, "metrics_logger": self.metrics, "samples": episodes},
+        )
+        return episodes, self._rollout.take_counts()
+
+    @override(SingleAgentEnvRunner)
+    def set_state(self, state: StateDict) -> None:
+        """Takes weights also where they are older than its own: a restored checkpoint must reach the engine.
+
+        RLlib's runner keeps newer weights, so that after `restore_from_path` of an older checkpoint it would go on
+        sampling from the policy that was meant to be left.
+        """
+        state = dict(state)
+        weights = state.pop(COMPONENT_RL_MODULE, None)
+        version = state.pop(WEIGHTS_SEQ_NO, 0)
+        super().set_state(state)
+        if weights is not None:
+            weights = ray.get(weights) if isinstance(weights, ray.ObjectRef) else weights
+            self.engine.deliver(weights.get(DEFAULT_MODULE_ID, weights), version)
+            self._weights_seq_no = version
+
+    def deliver(self, weights: Any, version: int) -> int:
+        """Gives `weights` (module state, or a reference to it) to the engine; answers the version it now serves."""
+        self.set_state({COMPONENT_RL_MODULE: weights, WEIGHTS_SEQ_NO: version})
+        return self.engine.weights_version
+
+
+def _environment_creator(env: Any) -> Any:
+    """Creator `EnvContext -> gymnasium.Env` of a config's `env`: a registered name, a Gymnasium id, or a class."""
+    if not isinstance(env, str):
+        return env
+    if _global_registry.contains(ENV_CREATOR, env):
+        return _global_registry.get(ENV_CREATOR, env)
+    return lambda context: gym.make(env, **context)

@@ -1,0 +1,55 @@
+"""What an iteration rolls out: groups with explicit ids, tasks and seeds, decided by the driver."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+from rllib_gigpo.inference.protocol import SamplingParams
+from rllib_gigpo.seeds import derive_seed
+
+
+@dataclass(frozen=True)
+class GroupPlan:
+    """One rollout group: `group_size` trajectories of one task from one initial state.
+
+    Attributes:
+        group_id: Unique within a run.
+        task: Given to every member's `reset(options={"task": task})`.
+        env_seed: Given to every member's `reset(seed=env_seed)`.
+        sampling_seed: The seed of each request derives from it, the member and the step.
+    """
+
+    group_id: int
+    task: Any
+    env_seed: int
+    sampling_seed: int
+
+    def request_seed(self, member: int, step: int) -> int:
+        """Seed of the response that `member` samples at `step`."""
+        return derive_seed(self.sampling_seed, member, step)
+
+
+@dataclass(frozen=True)
+class RolloutPlan:
+    """Groups to roll out, and how.
+
+    Attributes:
+        groups: Whole groups; a group is never split over runners.
+        group_size: Members per group.
+        min_group_size: A group that keeps fewer members than this is dropped, and counted.
+        sampling: How responses are sampled.
+        explore: False in evaluation; connectors receive it.
+    """
+
+    groups: tuple[GroupPlan, ...]
+    group_size: int
+    min_group_size: int
+    sampling: SamplingParams
+    explore: bool = True
+
+    def split(self, num_parts: int) -> list[RolloutPlan]:
+        """`num_parts` plans of contiguous whole groups, sizes equal to within one; a part may be empty."""
+        bounds = [len(self.groups) * i // num_parts for i in range(num_parts + 1)]
+        return [replace(self, groups=self.groups[low:high]) for low, high in pairwise(bounds)]

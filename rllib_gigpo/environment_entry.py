@@ -1,0 +1,45 @@
+"""What the registry knows about an environment before anything of it is imported."""
+
+from __future__ import annotations
+
+import pkgutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rllib_gigpo.agent_formats import AgentFormat
+
+
+@dataclass(frozen=True)
+class EnvironmentEntry:
+    """An environment by name, with the agent format and the embedded model that go with it.
+
+    Attributes:
+        name: The name for `config.environment(name)`.
+        entry_point: "module:Class" of a `gymnasium.Env`; imported by `load`, not before.
+        agent_format: How its observations become prompts and responses actions; a config can replace it.
+        embedded_model: Directory of a tiny model that comes with the environment, or None.
+    """
+
+    name: str
+    entry_point: str
+    agent_format: AgentFormat
+    embedded_model: Path | None = None
+
+    def __post_init__(self) -> None:
+        module, _, attribute = self.entry_point.partition(":")
+        if not module or not attribute:
+            raise ValueError(
+                f"environment {self.name!r}: entry_point is {self.entry_point!r}, it must be 'module:Class', "
+                f"for example 'rllib_gigpo.env_adapters.gym_cards.ezpoints:EZPointsEnv'"
+            )
+
+    def load(self) -> type[Any]:
+        """The environment's class. Raises ImportError where the environment's own packages are not installed."""
+        loaded: type[Any] = pkgutil.resolve_name(self.entry_point)
+        return loaded
+
+    def make(self, **options: Any) -> Any:
+        """A new environment; `options` are the keyword arguments of its class."""
+        return self.load()(**options)

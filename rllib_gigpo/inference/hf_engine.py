@@ -1,0 +1,291 @@
+"""The `hf` engine: samples in this process with a Hugging Face model, one batch whenever every live client waits."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from rllib_gigpo.inference.hf_sampler import check_request, sample_responses
+from rllib_gigpo.inference.protocol import Generation, GenerationRequest
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+@dataclass
+class EngineStats:
+    """What an engine did since its statistics were last taken.
+
+    Attributes:
+        batches: Batches sampled.
+        rows: Responses sampled.
+        prompt_tokens: Tokens of their prompts, padding and shared prefills not considered.
+        response_tokens: Tokens sampled.
+        seconds: Wall-clock seconds spent sampling.
+    """
+
+    batches: int = 0
+    rows: int = 0
+    prompt_tokens: int = 0
+    response_tokens: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    request: GenerationRequest
+    future: asyncio.Future[Generation]
+
+
+class HFEngine:
+    """An `InferenceEngine` over a Hugging Face causal LM, with a deterministic gate.
+
+    A batch runs as soon as every live client waits in `generate`, inside the event loop: all coroutines wait for it
+    anyway. Its rows are sorted by `GenerationRequest.order`, so neither the order of asking nor timing changes a batch.
+
+    All clients open at one time must run in one event loop. Between uses the engine keeps nothing of a loop, so that
+    each rollout may call `asyncio.run` anew.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        device: torch.device | str | None = None,
+        max_batch_rows: int | None = None,
+    ) -> None:
+        """Shares the model, which stays the caller's; sampling puts it in eval mode.
+
+        Args:
+            model: Any causal LM with a KV cache.
+            tokenizer: Gives end-of-sequence and padding ids, and the text in which stop strings are sought.
+            device: Where to move the model; None leaves it where it is.
+            max_batch_rows: Larger batches run in pieces of this many rows, in order. None: never split.
+
+        Raises:
+            ValueError: `max_batch_rows` is below 1.
+        """
+        if max_batch_rows is not None and max_batch_rows < 1:
+            raise ValueError(f"max_batch_rows is {max_batch_rows}; it must be at least 1, or None for no limit")
+        self.weights_version = 0
+        self.stats = EngineStats()
+        self._model: PreTrainedModel = model if device is None else model.to(device)
+        self._max_batch_rows = max_batch_rows
+        self._eos_token_ids = _eos_token_ids(model, tokenizer)
+        self._pad_token_id = _pad_token_id(model, tokenizer)
+        self._decode = partial(tokenizer.decode, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        # Live clients in the order of their creation, with what each waits for.
+        self._clients: dict[HFClient, _Waiting | None] = {}
+
+    def client(self) -> HFClient:
+        """A new client, live from now on: no batch runs before it asks or leaves."""
+        client = HFClient(self)
+        self._clients[client] = None
+        return client
+
+    def deliver(self, weights: dict[str, Any], version: int) -> None:
+        """Copies new weights into the model's parameters; see `load_parameters`.
+
+        Args:
+            weights: One tensor or array for each name of `model.named_parameters()`.
+            version: What every later `Generation` carries.
+
+        Raises:
+            RuntimeError: A client is open.
+            ValueError: A name is missing or unknown, or an array does not fit. Nothing has been copied then.
+        """
+        if self._clients:
+            raise RuntimeError(f"weights arrived while {len(self._clients)} clients are open: deliver between rollouts")
+        load_parameters(self._model, weights)
+        self.weights_version = version
+
+    def take_stats(self) -> EngineStats:
+        """The statistics since the last call, which start again from zero."""
+        taken, self.stats = self.stats, EngineStats()
+        return taken
+
+    def abort(self) -> None:
+        """Closes every client, also those a crashed run left behind. Calls still waiting raise RuntimeError."""
+        left, self._clients = self._clients, {}
+        for waiting in left.values():
+            if waiting is None or waiting.future.done() or waiting.future.get_loop().is_closed():
+                continue
+            waiting.future.set_exception(RuntimeError("the engine was aborted while this client waited for a response"))
+
+    def _ask(self, client: HFClient, request: GenerationRequest) -> asyncio.Future[Generation]:
+        if client not in self._clients:
+            raise RuntimeError("this client has left the engine: ask for a new one with engine.client()")
+        if self._clients[client] is not None:
+            raise RuntimeError(
+                "this client already waits for a response: one request at a time, one client a coroutine"
+            )
+        check_request(self._model, request)
+        future: asyncio.Future[Generation] = asyncio.get_running_loop().create_future()
+        self._clients[client] = _Waiting(request, future)
+        self._run_if_all_wait()
+        return future
+
+    def _withdraw(self, client: HFClient) -> None:
+        if client in self._clients:
+            self._clients[client] = None
+
+    def _leave(self, client: HFClient) -> None:
+        if client not in self._clients:
+            return
+        waiting = self._clients.pop(client)
+        if waiting is not None:
+            waiting.future.cancel()
+        self._run_if_all_wait()
+
+    def _run_if_all_wait(self) -> None:
+        waiting = [one for one in self._clients.values() if one is not None and not one.future.done()]
+        # A client whose call was cancelled is still live: it asks again, or leaves and so comes back here.
+        if not waiting or len(waiting) < len(self._clients):
+            return
+        waiting.sort(key=lambda one: one.request.order)
+        self._clients = dict.fromkeys(self._clients)
+        try:
+            generations = self._sample([one.request for one in waiting])
+        except Exception as error:
+            for one in waiting:
+                one.future.set_exception(_failure(error, len(waiting)))
+            return
+        for one, generation in zip(waiting, generations, strict=True):
+            one.future.set_result(generation)
+
+    def _sample(self, requests: list[GenerationRequest]) -> list[Generation]:
+        piece = self._max_batch_rows or len(requests)
+        generations: list[Generation] = []
+        for start in range(0, len(requests), piece):
+            generations += self._sample_batch(requests[start : start + piece])
+        return generations
+
+    def _sample_batch(self, requests: list[GenerationRequest]) -> list[Generation]:
+        started = time.perf_counter()
+        sampled = sample_responses(
+            self._model,
+            requests,
+            eos_token_ids=self._eos_token_ids,
+            pad_token_id=self._pad_token_id,
+            decode=self._decode,
+            device=self._model.device,
+        )
+        self.stats.batches += 1
+        self.stats.rows += len(requests)
+        self.stats.prompt_tokens += sum(len(request.prompt_ids) for request in requests)
+        self.stats.response_tokens += sum(len(ids) for ids, _, _ in sampled)
+        self.stats.seconds += time.perf_counter() - started
+        return [Generation(ids, logp, reason, self.weights_version) for ids, logp, reason in sampled]
+
+
+class HFClient:
+    """One coroutine's door to an `HFEngine`; see `InferenceClient`."""
+
+    def __init__(self, engine: HFEngine) -> None:
+        self._engine = engine
+
+    async def __aenter__(self) -> HFClient:
+        return self
+
+    async def __aexit__(self, *exc_info: Any) -> None:
+        self._engine._leave(self)
+
+    async def generate(self, request: GenerationRequest) -> Generation:
+        """Waits until every other live client has asked or left, then returns this client's response.
+
+        Raises:
+            ValueError: The model cannot serve this request (`check_request`); raised at once, the others do not notice.
+            RuntimeError: The client has left or waits already; or the batch failed, with the failure as the cause.
+        """
+        future = self._engine._ask(self, request)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self._engine._withdraw(self)
+            raise
+
+
+def _failure(error: Exception, rows: int) -> RuntimeError:
+    """An exception of its own for each waiting client: one object raised in many tasks would pile up tracebacks."""
+    failure = RuntimeError(f"the hf engine failed to sample {rows} responses: {type(error).__name__}: {error}")
+    failure.__cause__ = error
+    return failure
+
+
+def _eos_token_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
+    """Every end-of-sequence id that the generation config or the tokenizer names."""
+    generation_config = getattr(model, "generation_config", None)
+    ids: set[int] = set()
+    for named in (getattr(generation_config, "eos_token_id", None), tokenizer.eos_token_id):
+        if named is not None:
+            ids.update(named if isinstance(named, list | tuple | set) else [named])
+    return frozenset(ids)
+
+
+def _pad_token_id(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
+    """The id for padding, which is masked: 0 where the tokenizer names none or one the model does not embed."""
+    pad = tokenizer.pad_token_id
+    return pad if isinstance(pad, int) and 0 <= pad < model.get_input_embeddings().weight.shape[0] else 0
+
+
+def load_parameters(model: torch.nn.Module, weights: Mapping[str, Any]) -> None:
+    """Copies one tensor or array into each of the model's parameters, in place.
+
+    Floating-point numbers of another precision are converted. NumPy has no bfloat16, so a bfloat16 parameter also takes
+    its bits as uint16 or int16.
+
+    Args:
+        model: What receives them.
+        weights: A tensor or ndarray of the parameter's shape for each name of `model.named_parameters()`, and no other.
+
+    Raises:
+        ValueError: A name is missing or unknown, or a shape or number format does not fit; all of them are named.
+            Nothing has been copied then.
+    """
+    parameters = dict(model.named_parameters())
+    problems = []
+    if missing := parameters.keys() - weights.keys():
+        problems.append(f"missing: {_listed(missing)}")
+    if unknown := weights.keys() - parameters.keys():
+        problems.append(f"unknown: {_listed(unknown)}")
+
+    tensors = {}
+    for name in parameters.keys() & weights.keys():
+        tensor, parameter = _as_tensor(weights[name], parameters[name].dtype), parameters[name]
+        if tensor.shape != parameter.shape:
+            problems.append(f"{name} has shape {tuple(tensor.shape)}, the model's has {tuple(parameter.shape)}")
+        elif not tensor.is_floating_point():
+            problems.append(f"{name} has dtype {tensor.dtype}, the model's has {parameter.dtype}")
+        tensors[name] = tensor
+    if problems:
+        raise ValueError(f"the weights do not fit the model's parameters: {'; '.join(sorted(problems))}")
+
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            parameter.copy_(tensors[name])
+
+
+def _as_tensor(value: Any, target: torch.dtype) -> torch.Tensor:
+    """The value as a tensor; 16-bit integers are read as bits where the target is bfloat16."""
+    if not isinstance(value, torch.Tensor):
+        array = np.asarray(value)
+        # Arrays from Ray's object store are read-only, of which torch warns although it only reads them here.
+        value = torch.from_numpy(array if array.flags.writeable else array.copy())
+    if target == torch.bfloat16 and value.dtype in (torch.uint16, torch.int16):
+        return value.view(torch.bfloat16)
+    return value
+
+
+def _listed(names: Iterable[str], shown: int = 5) -> str:
+    """Names in order, the first few in full."""
+    ordered = sorted(names)
+    rest = f" and {len(ordered) - shown} more" if len(ordered) > shown else ""
+    return ", ".join(ordered[:shown]) + rest

@@ -1,0 +1,116 @@
+"""What every inference engine promises: token ids and a seed in, token ids and log-probabilities out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+FinishReason = Literal["stop", "length"]
+
+
+@dataclass(frozen=True)
+class SamplingParams:
+    """How responses are sampled.
+
+    Attributes:
+        max_response_tokens: A response is cut there, with finish reason "length".
+        temperature: 0 is greedy: the most likely token each time.
+        top_p: Nucleus: the smallest set of tokens that holds this much probability. 1 is off.
+        top_k: Only the k most likely tokens. 0 is off.
+        stop: A response ends, with finish reason "stop", as soon as its text holds one of these strings; the tokens
+            that complete the string stay in the response.
+
+    Raises:
+        ValueError: A value is out of its range; the message names it.
+    """
+
+    max_response_tokens: int
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    stop: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.max_response_tokens < 1:
+            raise ValueError(f"max_response_tokens is {self.max_response_tokens}; it must be at least 1")
+        if not self.temperature >= 0:
+            raise ValueError(f"temperature is {self.temperature}; it must be 0 (greedy) or greater")
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p is {self.top_p}; it must be in (0, 1]")
+        if self.top_k < 0:
+            raise ValueError(f"top_k is {self.top_k}; it must be 0 (off) or greater")
+        if any(not text for text in self.stop):
+            raise ValueError("stop holds an empty string, which would end every response at once")
+
+
+@dataclass(frozen=True)
+class GenerationRequest:
+    """One response to sample.
+
+    Attributes:
+        prompt_ids: int32[P], P >= 1.
+        seed: 64-bit seed of this response alone: the same prompt, seed and weights give the same response, whatever
+            else the engine samples at the time.
+        sampling: How to sample.
+        order: Sort key, (group, member) in a rollout. Engines that batch put rows in this order, so that a batch does
+            not depend on which coroutine asked first.
+    """
+
+    prompt_ids: np.ndarray
+    seed: int
+    sampling: SamplingParams
+    order: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Generation:
+    """A sampled response.
+
+    Attributes:
+        response_ids: int32[R], R >= 1, exactly as sampled, the end-of-sequence token included where one was sampled.
+        logp: float32[R], log-probability of each token under the distribution it was drawn from: temperature, top-k and
+            top-p applied. With temperature 0 it is that of the untempered model.
+        finish_reason: "stop" (end-of-sequence token or a stop string) or "length".
+        weights_version: Version of the weights that sampled it.
+    """
+
+    response_ids: np.ndarray
+    logp: np.ndarray
+    finish_reason: FinishReason
+    weights_version: int
+
+
+class InferenceClient(Protocol):
+    """One coroutine's door to an engine; an async context manager.
+
+    A batching engine waits until each of its open clients has asked, so a coroutine closes its client as soon as it has
+    nothing more to ask.
+    """
+
+    async def __aenter__(self) -> InferenceClient: ...
+
+    async def __aexit__(self, *exc_info: Any) -> None: ...
+
+    async def generate(self, request: GenerationRequest) -> Generation:
+        """Samples one response. An engine failure is raised from every waiting call."""
+        ...
+
+
+class InferenceEngine(Protocol):
+    """Samples responses for many coroutines at once."""
+
+    weights_version: int
+
+    def client(self) -> InferenceClient:
+        """A new client, counted as live from this call on (not from `__aenter__`)."""
+        ...
+
+    def deliver(self, weights: dict[str, Any], version: int) -> None:
+        """Takes new weights; every later `Generation` carries `version`. Never called while a client is open."""
+        ...
+
+    def abort(self) -> None:
+        """Closes every client, also those that a rollout which failed left behind."""
+        ...

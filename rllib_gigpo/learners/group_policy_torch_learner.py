@@ -1,0 +1,309 @@
+"""Trains a language-model policy on ragged token rows: mini-batches by count, micro-batches by tokens, clipped loss."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.rllib.core.learner.learner import Learner
+from ray.rllib.core.learner.torch.torch_learner import TorchLearner
+from ray.rllib.core.learner.training_data import TrainingData
+from ray.rllib.core.rl_module.torch.torch_rl_module import TorchDDPRLModule
+from ray.rllib.utils.annotations import override
+
+from rllib_gigpo.learners.losses import policy_loss, token_entropy, token_log_probs, truncated_importance_weights
+from rllib_gigpo.learners.micro_batches import micro_batches, mini_batches, pad_rows
+from rllib_gigpo.learners.update_metrics import MiniBatchCounts, MiniBatchMetrics
+from rllib_gigpo.rl_modules.weights import array_to_tensor, tensor_to_array
+from rllib_gigpo.rows import TokenRowBatch, TokenRows
+
+logger = logging.getLogger(__name__)
+
+
+class GroupPolicyTorchLearner(TorchLearner):
+    """Learner of every critic-free group algorithm: `update(batch=TokenRowBatch(...))`.
+
+    With several learners, give each its own batch (`batch_refs`, one per learner); a batch may be empty. Learners take
+    the same optimizer steps, and the loss is normalised over all of them, so with one mini-batch the weights become
+    those of one learner with all rows. RLlib's own arguments of `update` for epochs and mini-batches are not read.
+
+    Read from the config: num_epochs, num_minibatches (a count), micro_batch_tokens (padded tokens per forward pass),
+    clip_low, clip_high, dual_clip, ratio, loss_aggregation, max_response_tokens, importance_weight_cap (None is off),
+    temperature (of sampling), optimizer ("adamw" | "sgd"), adam_betas, weight_decay, lr, grad_clip (global norm; None
+    is off), seed.
+
+    Logs, per module and over all learners, the metrics that `MiniBatchMetrics` names.
+    """
+
+    @override(TorchLearner)
+    def configure_optimizers_for_module(self, module_id: str, config: AlgorithmConfig | None = None) -> None:
+        assert config is not None
+        params = [param for param in self.get_parameters(self.module[module_id]) if param.requires_grad]
+        if any(param.dtype == torch.float16 for param in params):
+            # AdamW's epsilon is 0 in float16: its first step divides 0 by 0 and leaves NaN behind.
+            raise ValueError(
+                f"dtype of module {module_id} is 'float16', which cannot be trained; use 'float32' or 'bfloat16'"
+            )
+        optimizer: torch.optim.Optimizer
+        if config.optimizer == "adamw":
+            optimizer = torch.optim.AdamW(params, betas=tuple(config.adam_betas), weight_decay=config.weight_decay)
+        elif config.optimizer == "sgd":
+            optimizer = torch.optim.SGD(params, weight_decay=config.weight_decay)
+        else:
+            raise ValueError(f"optimizer is {config.optimizer!r}; it must be 'adamw' or 'sgd'")
+        self.register_optimizer(module_id=module_id, optimizer=optimizer, params=params, lr_or_lr_schedule=config.lr)
+
+    # --- From the batch of an update to mini-batches.
+
+    @override(Learner)
+    def _create_iterator_if_necessary(self, *, training_data: TrainingData, **kwargs: Any) -> Iterator[TokenRowBatch]:
+        batch = training_data.batch
+        if not isinstance(batch, TokenRowBatch):
+            raise TypeError(
+                f"{type(self).__name__} learns from a TokenRowBatch, not from {type(batch).__name__}: call "
+                "update(batch=...) without remote learners, else update(batch_refs=[...]) with one per learner"
+            )
+        unknown = sorted(batch.policy_batches.keys() - set(self.module.keys()))
+        if unknown:
+            raise ValueError(f"the batch has rows for modules {unknown}; this learner has {sorted(self.module.keys())}")
+        return self._mini_batches(batch)
+
+    def _mini_batches(self, batch: TokenRowBatch) -> Iterator[TokenRowBatch]:
+        """Yields num_epochs × num_minibatches batches; the number is the same on every learner, whatever its rows."""
+        num_epochs, count = self.config.num_epochs, self.config.num_minibatches
+        # Every learner must take part for every module, also where its own shard has no rows of it.
+        no_rows = TokenRows.from_lists([], [], [])
+        rows = {
+            module_id: batch.policy_batches.get(module_id, no_rows)
+            for module_id in sorted(self.module.keys())
+            if self.should_module_be_updated(module_id, batch)
+        }
+        if num_epochs * count > 1:
+            rows = {module_id: self._with_old_log_probs(part, module_id) for module_id, part in rows.items()}
+        for epoch in range(num_epochs):
+            rng = np.random.default_rng([self.config.seed or 0, self._weights_seq_no, epoch])
+            splits = {module_id: mini_batches(len(part), count, rng) for module_id, part in rows.items()}
+            for step in range(count):
+                yield TokenRowBatch(
+                    {module_id: part.take(splits[module_id][step]) for module_id, part in rows.items()},
+                    env_steps=batch.count * (step + 1) // count - batch.count * step // count,
+                )
+
+    def _with_old_log_probs(self, rows: TokenRows, module_id: str) -> TokenRows:
+        if rows.old_logp is not None or len(rows) == 0:
+            return rows
+        # Rows out of the loss are never looked at; they keep the sampler's values.
+        in_loss = np.flatnonzero(rows.in_loss)
+        rest = np.flatnonzero(~rows.in_loss)
+        trained = rows.take(in_loss)
+        parts = [
+            trained.with_old_logp(self.compute_log_probs(trained, module_id)),
+            rows.take(rest).with_old_logp(rows.take(rest).rollout_logp),
+        ]
+        return TokenRows.concat(parts).take(np.argsort(np.concatenate([in_loss, rest])))
+
+    @override(Learner)
+    def _set_slicing_by_batch_id(self, batch: TokenRowBatch, *, value: bool) -> TokenRowBatch:
+        return batch
+
+    @override(Learner)
+    def _log_metrics(self, batch: TokenRowBatch) -> None:
+        # RLlib's counters refuse a batch without steps, an ordinary thing here: an empty shard or mini-batch.
+        if batch.env_steps() > 0 and any(len(rows) for rows in batch.policy_batches.values()):
+            super()._log_metrics(batch)
+
+    # --- One mini-batch: one optimizer step.
+
+    @override(TorchLearner)
+    def _update(self, batch: Mapping[str, TokenRows], **kwargs: Any) -> tuple[dict, dict[str, float], dict]:
+        return {}, {module_id: self._update_module(module_id, rows) for module_id, rows in batch.items()}, {}
+
+    def _update_module(self, module_id: str, rows: TokenRows) -> float:
+        """Takes the optimizer step of one mini-batch, or skips it on every learner alike; returns the loss."""
+        config = self.config.get_config_for_module(module_id)
+        where: dict[str, Any] = {"device": self._device, "distributed": self.distributed}
+        counts = MiniBatchCounts.over_learners(
+            rows,
+            aggregation=config.loss_aggregation,
+            max_response_tokens=config.max_response_tokens,
+            # `update` has counted itself already: the weights it starts from are one version older.
+            weights_version=self._weights_seq_no - 1,
+            **where,
+        )
+        self._mini_batch_metrics = metrics = MiniBatchMetrics(
+            self.metrics, module_id, counts, is_first_learner=self._learner_index == 0, **where
+        )
+        if counts.rows_in_loss == 0:
+            metrics.log(None)
+            return 0.0
+
+        self._accumulate_gradients(module_id, config, rows.take(np.flatnonzero(rows.in_loss)), counts.denominator)
+        params = [param for param in self.module[module_id].parameters() if param.grad is not None]
+        gradient_norm = torch.nn.utils.get_total_norm([param.grad for param in params])
+        values = metrics.read(gradient_norm)
+        metrics.log(values)
+        # Gradients, and with them their norm, are the same on every learner, and so is this decision.
+        if not np.isfinite(values["gradient_norm"]):
+            logger.warning("%s: gradient norm is %s; optimizer step skipped", module_id, values["gradient_norm"])
+            return values["loss"] / counts.denominator
+        if config.grad_clip is not None:
+            torch.nn.utils.clip_grads_with_norm_(params, config.grad_clip, gradient_norm)
+        for _, optimizer in self.get_optimizers_for_module(module_id):
+            optimizer.step()
+        return values["loss"] / counts.denominator
+
+    def _accumulate_gradients(self, module_id: str, config: AlgorithmConfig, rows: TokenRows, denominator: int) -> None:
+        """Forward and backward passes of `rows`, all in the loss; gradients end up averaged over the learners."""
+        module = self.module[module_id]
+        for _, optimizer in self.get_optimizers_for_module(module_id):
+            optimizer.zero_grad(set_to_none=True)
+        # DDP averages over learners, while the denominator already is that of all of them.
+        scale = (torch.distributed.get_world_size() if self.distributed else 1) / denominator
+        groups = micro_batches(rows.lengths, config.micro_batch_tokens)
+        for index, group in enumerate(groups):
+            with self._gradient_sync(module, is_last=index == len(groups) - 1):
+                batch = self._micro_batch(rows.take(group), module_id)
+                loss_sum = self.compute_loss_for_module(
+                    module_id=module_id, config=config, batch=batch, fwd_out=module.forward_train(batch)
+                )
+                (loss_sum * scale).backward()
+        if not groups:
+            self._backward_without_rows(module_id)
+
+    def _backward_without_rows(self, module_id: str) -> None:
+        """DDP waits for a backward pass over all parameters from every learner: one with gradients of zero."""
+        pad_id = self._pad_id(module_id)
+        row = TokenRows.from_lists([np.array([pad_id])], [np.array([pad_id])], [np.zeros(1)])
+        logits = self.module[module_id].forward_train(self._micro_batch(row, module_id))["logits"]
+        (logits.float().sum() * 0.0).backward()
+
+    def _gradient_sync(self, module: torch.nn.Module, *, is_last: bool) -> contextlib.AbstractContextManager:
+        """Gradients are exchanged once per optimizer step, with the last backward pass."""
+        if is_last or not isinstance(module, TorchDDPRLModule):
+            return contextlib.nullcontext()
+        return module.no_sync()
+
+    @override(Learner)
+    def compute_loss_for_module(
+        self, *, module_id: str, config: AlgorithmConfig, batch: dict[str, Any], fwd_out: dict[str, torch.Tensor]
+    ) -> torch.Tensor:
+        """The policy loss of a micro-batch, summed over its K rows with M response tokens.
+
+        Adds its metrics to `self._mini_batch_metrics`.
+
+        Args:
+            module_id: The module.
+            config: Its config.
+            batch: See `_micro_batch`.
+            fwd_out: {"logits": [M, V]}.
+
+        Returns:
+            A scalar, to be divided by the denominator of the mini-batch.
+        """
+        logits, rollout_logp = fwd_out["logits"], batch["rollout_logp"]
+        logp = token_log_probs(logits, batch["response_ids"], _temperature(config))
+        # Without old log-probs this is the only step on these rows: the policy before it is the policy itself.
+        old_logp = logp.detach() if batch["old_logp"] is None else batch["old_logp"]
+        cap = config.importance_weight_cap
+        loss = policy_loss(
+            logp,
+            old_logp,
+            batch["advantages"],
+            batch["response_lengths"],
+            clip_low=config.clip_low,
+            clip_high=config.clip_high,
+            ratio=config.ratio,
+            aggregation=config.loss_aggregation,
+            dual_clip=config.dual_clip,
+            importance_weights=None if cap is None else truncated_importance_weights(old_logp, rollout_logp, cap),
+        )
+        self._mini_batch_metrics.add_micro_batch(
+            loss,
+            entropy=token_entropy(logits.detach(), _temperature(config)),
+            gap=(old_logp - rollout_logp).abs(),
+            attention_mask=batch["attention_mask"],
+        )
+        return loss.loss_sum
+
+    # --- Scoring.
+
+    @torch.no_grad()
+    def compute_log_probs(self, rows: TokenRows, module_id: str = DEFAULT_MODULE_ID) -> np.ndarray:
+        """Log-probabilities of the response tokens under the current weights and the sampling temperature.
+
+        No exchange with other learners, so each may have any number of rows.
+
+        Returns:
+            float32[M], packed like `rows.rollout_logp`.
+        """
+        if len(rows) == 0:
+            return np.zeros(0, np.float32)
+        config = self.config.get_config_for_module(module_id)
+        module = self.module[module_id].unwrapped()
+        groups = micro_batches(rows.lengths, config.micro_batch_tokens)
+        scores = []
+        for group in groups:
+            batch = self._micro_batch(rows.take(group), module_id)
+            logits = module.forward_train(batch)["logits"]
+            scores.append(token_log_probs(logits, batch["response_ids"], _temperature(config)))
+        order = np.concatenate(groups)
+        scored = rows.take(order).with_old_logp(torch.cat(scores).cpu().numpy())
+        log_probs = scored.take(np.argsort(order)).old_logp
+        assert log_probs is not None
+        return log_probs
+
+    def _micro_batch(self, rows: TokenRows, module_id: str) -> dict[str, Any]:
+        """K rows on the device: the fields of `PaddedRows` and advantages float32[K], response_lengths int64[K],
+        rollout_logp float32[M], old_logp float32[M] or None."""
+        arrays = {
+            **vars(pad_rows(rows, self._pad_id(module_id))),
+            "advantages": rows.advantages,
+            "response_lengths": rows.response_lengths,
+            "rollout_logp": rows.rollout_logp,
+            "old_logp": rows.old_logp,
+        }
+        return {
+            name: array_to_tensor(value).to(self._device) if isinstance(value, np.ndarray) else value
+            for name, value in arrays.items()
+        }
+
+    def _pad_id(self, module_id: str) -> int:
+        return self.module[module_id].unwrapped().tokenizer.pad_token_id
+
+    # --- Optimizer state, where RLlib's own conversion knows no bfloat16.
+
+    @override(TorchLearner)
+    def _get_optimizer_state(self) -> dict[str, Any]:
+        return {
+            name: {
+                "module_id": self._optimizer_name_to_module[name],
+                "state": _map_buffers(tensor_to_array, optimizer.state_dict()),
+            }
+            for name, optimizer in self._named_optimizers.items()
+        }
+
+    @override(TorchLearner)
+    def _set_optimizer_state(self, state: dict[str, Any]) -> None:
+        super()._set_optimizer_state(
+            {name: {**entry, "state": _map_buffers(array_to_tensor, entry["state"])} for name, entry in state.items()}
+        )
+
+
+def _map_buffers(convert: Callable[[Any], Any], state: dict[str, Any]) -> dict[str, Any]:
+    """An optimizer's state dict with every buffer of every parameter (moments, step) converted."""
+    buffers = {
+        index: {name: convert(value) for name, value in of_param.items()} for index, of_param in state["state"].items()
+    }
+    return {**state, "state": buffers}
+
+
+def _temperature(config: AlgorithmConfig) -> float:
+    """Greedy sampling (0) reports log-probabilities of the untempered model."""
+    return config.temperature or 1.0

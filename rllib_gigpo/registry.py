@@ -1,0 +1,122 @@
+"""Finds algorithms, environments and tuned examples by name, through the entry points of installed distributions.
+
+The platform so knows none of them by import, and other distributions can add their own:
+
+    [project.entry-points."rllib_gigpo.environments"]
+    MyGame = "my_package.my_game:MY_GAME"        # an EnvironmentEntry
+
+A name is resolved when it is asked for; listing names imports nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from functools import partial
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING, Any
+
+from rllib_gigpo.environment_entry import EnvironmentEntry
+
+if TYPE_CHECKING:
+    from ray.rllib.algorithms.algorithm import Algorithm
+
+ALGORITHMS = "rllib_gigpo.algorithms"
+ENVIRONMENTS = "rllib_gigpo.environments"
+EXAMPLES = "rllib_gigpo.examples"
+
+
+def algorithm_names() -> list[str]:
+    """All names for `algorithm_class`, sorted."""
+    return sorted(_entries(ALGORITHMS))
+
+
+def algorithm_class(name: str) -> type[Algorithm]:
+    """The Algorithm of that name. Raises ValueError for an unknown name."""
+    found: type[Algorithm] = _entry(ALGORITHMS, "algorithm", name).load()
+    return found
+
+
+def environment_names() -> list[str]:
+    """All names for `environment`, sorted."""
+    return sorted(_entries(ENVIRONMENTS))
+
+
+def environment(name: str) -> EnvironmentEntry:
+    """The entry of the environment of that name.
+
+    Raises:
+        ValueError: The name is unknown.
+        TypeError: The name is registered for something that is not an `EnvironmentEntry`.
+    """
+    found = _entry(ENVIRONMENTS, "environment", name).load()
+    if not isinstance(found, EnvironmentEntry):
+        raise TypeError(
+            f"the entry point {name!r} of {ENVIRONMENTS} is a {type(found).__name__}, it must be an EnvironmentEntry"
+        )
+    return found
+
+
+def make_environment(name: str, env_config: Mapping[str, Any]) -> Any:
+    """A new environment of that name; `env_config` holds the keyword arguments of its class."""
+    return environment(name).make(**env_config)
+
+
+def example_names() -> list[str]:
+    """All names for `example_module`, sorted."""
+    return sorted(_entries(EXAMPLES))
+
+
+def example_module(name: str) -> str:
+    """The module of the tuned example of that name, not imported. Raises ValueError for an unknown name."""
+    return _entry(EXAMPLES, "example", name).module
+
+
+def register_with_ray() -> None:
+    """Makes algorithms and environments known to Ray by name: for `tune.Tuner("GiGPO")`, `.environment("EZPoints")`.
+
+    Ray keeps pickled values in its registry and unpickles one when it is looked up, in whichever process. What goes in
+    here is a reference to the name, so that registering imports no algorithm, environment or torch.
+
+    `rllib_gigpo/__init__.py` calls this as soon as `ray.tune.registry` is imported, and after each `ray.init`: Ray
+    forgets all registered names with `ray.shutdown`.
+    """
+    from ray.tune import registry as ray_registry
+
+    for name in algorithm_names():
+        # Not `tune.register_trainable`: it wants the class itself, and so would import every algorithm.
+        ray_registry._global_registry.register(ray_registry.TRAINABLE_CLASS, name, _AlgorithmByName(name))
+    for name in environment_names():
+        ray_registry.register_env(name, partial(make_environment, name))
+
+
+class _AlgorithmByName:
+    """Is pickled as a call of `algorithm_class`: unpickling it gives the class."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return algorithm_class, (self._name,)
+
+
+def _entry(group: str, kind: str, name: str) -> EntryPoint:
+    entries = _entries(group)
+    if name not in entries:
+        lower = {known.lower(): known for known in entries}
+        nearest = get_close_matches(name.lower(), lower, n=1)
+        suggestion = f" Did you mean {lower[nearest[0]]!r}?" if nearest else ""
+        raise ValueError(f"unknown {kind} {name!r}.{suggestion} Known: {', '.join(sorted(entries)) or 'none'}.")
+    return entries[name]
+
+
+def _entries(group: str) -> dict[str, EntryPoint]:
+    entries: dict[str, EntryPoint] = {}
+    for entry in entry_points(group=group):
+        other = entries.setdefault(entry.name, entry)
+        if other.value != entry.value:
+            raise ValueError(
+                f"two installed distributions register {entry.name!r} in {group}: {other.value} and {entry.value}; "
+                f"uninstall one of them"
+            )
+    return entries

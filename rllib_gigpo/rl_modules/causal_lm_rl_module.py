@@ -1,0 +1,198 @@
+"""A Hugging Face causal language model as an RLlib RLModule."""
+
+from __future__ import annotations
+
+import pathlib
+import tempfile
+from collections.abc import Collection
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pyarrow.fs
+import torch
+from ray.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
+from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
+from ray.rllib.utils.annotations import override
+from ray.rllib.utils.checkpoints import Checkpointable
+
+from rllib_gigpo.rl_modules.model_directory import (
+    DtypeName,
+    load_causal_lm,
+    load_tokenizer,
+    validate_model_directory,
+)
+from rllib_gigpo.rl_modules.weights import array_to_tensor, get_weights, set_weights
+
+MODEL_PATH = "model_path"
+DTYPE = "dtype"
+ATTN_IMPLEMENTATION = "attn_implementation"
+
+# Folder of a module's checkpoint that any program which reads Hugging Face models can open.
+HUGGINGFACE_FOLDER = "huggingface"
+
+
+def causal_lm_spec(
+    model_path: str, *, dtype: DtypeName = "float32", attn_implementation: str | None = None
+) -> RLModuleSpec:
+    """The spec of a `CausalLMRLModule`; see there for the arguments.
+
+    Raises:
+        ValueError: `model_path` is no complete model directory (see `validate_model_directory`).
+    """
+    validate_model_directory(model_path)
+    # RLlib builds no module without spaces; tokens, not spaces, are what this one reads and writes.
+    anything = gym.spaces.Text(max_length=1_000_000, min_length=0)
+    return RLModuleSpec(
+        module_class=CausalLMRLModule,
+        observation_space=anything,
+        action_space=anything,
+        model_config={MODEL_PATH: model_path, DTYPE: dtype, ATTN_IMPLEMENTATION: attn_implementation},
+    )
+
+
+class CausalLMRLModule(TorchRLModule):
+    """The policy: a causal language model and its tokenizer, from a model directory.
+
+    Keys of `model_config`:
+        model_path: A Hugging Face model directory.
+        dtype: "float32" (default), "bfloat16" or "float16": the type of the weights, which are also what the optimizer
+            updates; float16 can only sample.
+        attn_implementation: Handed to transformers; None (default) leaves it the choice.
+
+    Its state is a flat dict of weights by their names in the model (see `rllib_gigpo.rl_modules.weights`). A checkpoint
+    of it holds the same weights as a Hugging Face directory, `huggingface/`.
+    """
+
+    @override(RLModule)
+    def setup(self) -> None:
+        path = self.model_config[MODEL_PATH]
+        validate_model_directory(path)
+        self.tokenizer = load_tokenizer(path)
+        self.lm = load_causal_lm(
+            path,
+            dtype=self.model_config.get(DTYPE, "float32"),
+            attn_implementation=self.model_config.get(ATTN_IMPLEMENTATION),
+        )
+        if self.inference_only:
+            self.lm.requires_grad_(False)
+
+    @override(RLModule)
+    def _forward_train(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, torch.Tensor]:
+        """Logits of the response tokens of a padded micro-batch.
+
+        Args:
+            batch: As `rllib_gigpo.learners.micro_batches.pad_rows` makes it: input_ids, attention_mask and position_ids
+                int64[B, L], response_columns R, response_index int64[M].
+
+        Returns:
+            {"logits": [M, V]}, in the model's type: row m predicts response token m, rows packed back to back.
+        """
+        columns = batch["response_columns"]
+        logits = self.lm(
+            input_ids=batch["input_ids"],
+            attention_mask=batch["attention_mask"],
+            position_ids=batch["position_ids"],
+            use_cache=False,
+            # A token is predicted one column before its own, so the last column's logits predict nothing here.
+            logits_to_keep=columns + 1,
+        ).logits[:, :-1]
+        return {"logits": logits.flatten(0, 1)[batch["response_index"]]}
+
+    @override(TorchRLModule)
+    def get_state(
+        self,
+        components: str | Collection[str] | None = None,
+        *,
+        not_components: str | Collection[str] | None = None,
+        inference_only: bool = False,
+        **kwargs: Any,
+    ) -> dict[str, np.ndarray]:
+        """Copies of the weights by name, bfloat16 as its bits in uint16. The arguments change nothing."""
+        return get_weights(self.lm)
+
+    @override(TorchRLModule)
+    def set_state(self, state: dict[str, np.ndarray]) -> None:
+        """Copies weights into the model in place. Raises ValueError where names or shapes differ."""
+        set_weights(self.lm, state)
+
+    def save_huggingface(self, directory: str | pathlib.Path, state: dict[str, np.ndarray] | None = None) -> None:
+        """Writes a Hugging Face model directory: config, safetensors (of `state` where given), tokenizer."""
+        tensors = None if state is None else {name: array_to_tensor(array) for name, array in state.items()}
+        self.lm.save_pretrained(str(directory), state_dict=tensors)
+        self.tokenizer.save_pretrained(str(directory))
+
+    @override(Checkpointable)
+    def save_to_path(
+        self,
+        path: str | pathlib.Path | None = None,
+        *,
+        state: dict[str, np.ndarray] | None = None,
+        filesystem: pyarrow.fs.FileSystem | None = None,
+        use_msgpack: bool = False,
+    ) -> str:
+        """Writes a checkpoint whose weights are the safetensors in `huggingface/`; returns its path."""
+        filesystem, path = _resolve(path, filesystem)
+        # The base class writes what RLlib needs to build the module again, and a state file: kept free of weights.
+        saved = super().save_to_path(
+            path, state={"weights": HUGGINGFACE_FOLDER}, filesystem=filesystem, use_msgpack=use_msgpack
+        )
+        if _is_local(filesystem):
+            self.save_huggingface(f"{saved}/{HUGGINGFACE_FOLDER}", state)
+        else:
+            with tempfile.TemporaryDirectory() as local:
+                self.save_huggingface(local, state)
+                pyarrow.fs.copy_files(
+                    local,
+                    f"{saved}/{HUGGINGFACE_FOLDER}",
+                    source_filesystem=pyarrow.fs.LocalFileSystem(),
+                    destination_filesystem=filesystem,
+                )
+        return saved
+
+    @override(Checkpointable)
+    def restore_from_path(
+        self,
+        path: str | pathlib.Path,
+        *,
+        component: str | None = None,
+        filesystem: pyarrow.fs.FileSystem | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Reads the weights of a checkpoint.
+
+        Raises:
+            ValueError: `path` holds no complete `huggingface/` directory, or one of another model.
+        """
+        filesystem, root = _resolve(path, filesystem)
+        folder = f"{root}/{HUGGINGFACE_FOLDER}"
+        if _is_local(filesystem):
+            self._load_huggingface(folder)
+        else:
+            with tempfile.TemporaryDirectory() as local:
+                pyarrow.fs.copy_files(
+                    folder,
+                    local,
+                    source_filesystem=filesystem,
+                    destination_filesystem=pyarrow.fs.LocalFileSystem(),
+                )
+                self._load_huggingface(local)
+
+    def _load_huggingface(self, directory: str) -> None:
+        validate_model_directory(directory)
+        # Through transformers rather than by reading the files: it may store a model under other names than it runs it.
+        saved = load_causal_lm(directory, dtype=self.model_config.get(DTYPE, "float32"))
+        set_weights(self.lm, get_weights(saved))
+
+
+def _resolve(
+    path: str | pathlib.Path | None, filesystem: pyarrow.fs.FileSystem | None
+) -> tuple[pyarrow.fs.FileSystem | None, str | pathlib.Path | None]:
+    """Splits a URI such as s3://bucket/folder into its filesystem and the path on it."""
+    if path is None or filesystem is not None or "://" not in str(path):
+        return filesystem, path
+    return pyarrow.fs.FileSystem.from_uri(str(path))
+
+
+def _is_local(filesystem: pyarrow.fs.FileSystem | None) -> bool:
+    return filesystem is None or isinstance(filesystem, pyarrow.fs.LocalFileSystem)

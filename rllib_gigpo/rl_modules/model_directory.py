@@ -1,0 +1,149 @@
+"""Model directories in the Hugging Face layout: checked before training starts, loaded without running foreign code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from rllib_gigpo.broken_packages import check_torchvision
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+DtypeName = Literal["float32", "bfloat16", "float16"]
+DTYPE_NAMES = ("float32", "bfloat16", "float16")
+
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
+
+
+def validate_model_directory(path: str | Path) -> None:
+    """Checks that `path` holds a causal language model that can be trained: config, tokenizer, chat template, weights.
+
+    Cheap: it looks at files and imports neither torch nor transformers.
+
+    Raises:
+        ValueError: Something is missing; the message names the path, what is missing and the fix.
+    """
+    directory = Path(path)
+    if not directory.is_dir():
+        raise ValueError(
+            f"model_path {str(path)!r} is not a directory. Models are read from disk only; download one with "
+            "`hf download MODEL_ID --local-dir DIRECTORY` and give that directory"
+        )
+    if not (directory / "config.json").is_file():
+        raise ValueError(
+            f"model directory {directory} has no config.json, so it is not a Hugging Face model; "
+            "write one with `model.save_pretrained(directory)`"
+        )
+    if not any((directory / name).is_file() for name in _TOKENIZER_FILES):
+        raise ValueError(
+            f"model directory {directory} has no tokenizer ({', '.join(_TOKENIZER_FILES)}); "
+            "write one with `tokenizer.save_pretrained(directory)`"
+        )
+    if not _has_chat_template(directory):
+        raise ValueError(
+            f"the tokenizer in {directory} has no chat template, which turns an observation into a prompt; set "
+            "`tokenizer.chat_template` and save it again, or put a chat_template.jinja into the directory"
+        )
+    _check_weights(directory)
+
+
+def load_tokenizer(path: str | Path) -> PreTrainedTokenizerBase:
+    """The tokenizer of a model directory: pads on the left, with the end-of-sequence token where it has no pad token.
+
+    Raises:
+        ValueError: It has neither a pad nor an end-of-sequence token.
+        ImportError: A broken torchvision (see `check_torchvision`).
+    """
+    check_torchvision()
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(str(path), trust_remote_code=False, local_files_only=True)
+    tokenizer.padding_side = "left"
+    if tokenizer.pad_token_id is None:
+        if tokenizer.eos_token is None:
+            raise ValueError(
+                f"the tokenizer in {path} has neither a pad_token nor an eos_token; set one and save it again"
+            )
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
+
+
+def load_causal_lm(
+    path: str | Path, *, dtype: DtypeName = "float32", attn_implementation: str | None = None
+) -> PreTrainedModel:
+    """The causal language model of a model directory, on the CPU, in training mode, without dropout.
+
+    Args:
+        path: The model directory.
+        dtype: Type of every weight: "float32", "bfloat16" or "float16".
+        attn_implementation: "eager", "sdpa", "flash_attention_2" ...; None leaves the choice to transformers.
+
+    Raises:
+        ValueError: `dtype` is unknown, or the files lack weights of the model.
+        ImportError: A broken torchvision (see `check_torchvision`).
+    """
+    if dtype not in DTYPE_NAMES:
+        raise ValueError(f"dtype is {dtype!r}; it must be one of {', '.join(DTYPE_NAMES)}")
+    check_torchvision()
+    import torch
+    from transformers import AutoModelForCausalLM
+    from transformers.utils import logging
+
+    # Every learner and runner process would draw one into the log.
+    logging.disable_progress_bar()
+    options: dict[str, Any] = {} if attn_implementation is None else {"attn_implementation": attn_implementation}
+    lm, report = AutoModelForCausalLM.from_pretrained(
+        str(path),
+        dtype=getattr(torch, dtype),
+        trust_remote_code=False,
+        local_files_only=True,
+        use_safetensors=True,
+        output_loading_info=True,
+        **options,
+    )
+    # Transformers fills missing weights with random numbers and only warns.
+    if missing := sorted(report["missing_keys"]):
+        raise ValueError(f"the weights in {path} lack {missing[:5]} (first five); the files do not fit config.json")
+    _remove_dropout(lm)
+    return lm.train()
+
+
+def _remove_dropout(lm: PreTrainedModel) -> None:
+    """With dropout the learner's log-probabilities would not be the sampler's. Rates are in layers and attributes."""
+    import torch
+
+    for module in lm.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+        for name, value in vars(module).items():
+            if name.endswith(("dropout", "dropout_p", "dropout_prob")) and isinstance(value, float):
+                setattr(module, name, 0.0)
+
+
+def _has_chat_template(directory: Path) -> bool:
+    if (directory / "chat_template.jinja").is_file() or (directory / "chat_template.json").is_file():
+        return True
+    tokenizer_config = directory / "tokenizer_config.json"
+    if not tokenizer_config.is_file():
+        return False
+    try:
+        return bool(json.loads(tokenizer_config.read_text(encoding="utf-8")).get("chat_template"))
+    except ValueError as error:
+        raise ValueError(f"{tokenizer_config} is not valid JSON ({error}); save the tokenizer again") from error
+
+
+def _check_weights(directory: Path) -> None:
+    if any(directory.glob("*.safetensors")):
+        return
+    if any(directory.glob("pytorch_model*.bin")):
+        raise ValueError(
+            f"model directory {directory} has its weights only as pytorch_model.bin, a pickle that can run any code "
+            "when it is loaded; if you trust it, convert it: load it with transformers and call "
+            "`model.save_pretrained(directory)`, which writes safetensors"
+        )
+    raise ValueError(
+        f"model directory {directory} has no weights (*.safetensors); "
+        "write them with `model.save_pretrained(directory)`, or download the model again"
+    )

@@ -1,0 +1,54 @@
+"""Weights as numpy arrays: what travels from learners to inference engines and into checkpoints, bfloat16 included."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+
+
+def tensor_to_array(tensor: torch.Tensor) -> np.ndarray:
+    """A copy of `tensor` in host memory, same shape; bfloat16, which numpy lacks, as its bits in uint16."""
+    tensor = tensor.detach().to("cpu", copy=True)
+    return (tensor.view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
+
+
+def array_to_tensor(array: np.ndarray) -> torch.Tensor:
+    """The tensor that `tensor_to_array` made `array` from, on the CPU; it may share the array's memory."""
+    # Arrays out of Ray's object store are read-only, which torch has no notion of.
+    tensor = torch.from_numpy(array if array.flags.writeable else array.copy())
+    return tensor.view(torch.bfloat16) if tensor.dtype == torch.uint16 else tensor
+
+
+def get_weights(module: torch.nn.Module) -> dict[str, np.ndarray]:
+    """Parameters and persistent buffers of `module` by name, tied ones once, under the first of their names."""
+    return {name: tensor_to_array(tensor) for name, tensor in _weights(module).items()}
+
+
+@torch.no_grad()
+def set_weights(module: torch.nn.Module, weights: Mapping[str, np.ndarray]) -> None:
+    """Copies `weights`, as `get_weights` returns them, into `module` in place, cast to its types.
+
+    Raises:
+        ValueError: Names or a shape differ from those of `module`; nothing has been changed then.
+    """
+    own = _weights(module)
+    missing, unknown = sorted(own.keys() - weights.keys()), sorted(weights.keys() - own.keys())
+    if missing or unknown:
+        raise ValueError(
+            f"weights do not fit the model: missing {missing[:5]}, unknown {unknown[:5]} (first five each)"
+        )
+    for name, tensor in own.items():
+        if weights[name].shape != tuple(tensor.shape):
+            raise ValueError(f"weight {name!r} has shape {weights[name].shape}, the model's has {tuple(tensor.shape)}")
+    for name, tensor in own.items():
+        tensor.copy_(array_to_tensor(weights[name]))
+
+
+def _weights(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    first_name: dict[int, str] = {}
+    tensors = module.state_dict(keep_vars=True)
+    for name, tensor in tensors.items():
+        first_name.setdefault(id(tensor), name)
+    return {name: tensors[name] for name in first_name.values()}

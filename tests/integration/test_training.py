@@ -1,0 +1,233 @@
+"""Algorithm, env runner, connectors and learner together, in one process."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import ray
+import torch
+
+from rllib_gigpo.algorithms.gigpo.gigpo import GiGPOConfig
+from rllib_gigpo.algorithms.grpo.grpo import GRPOConfig
+from rllib_gigpo.columns import PROMPT_IDS, RESPONSE_IDS, ROLLOUT_LOGP, TASK
+from rllib_gigpo.env_adapters import embedded_model_path, make_env
+from rllib_gigpo.rows import TokenRows
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ray_cluster():
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, ignore_reinit_error=True)
+    yield
+    ray.shutdown()
+
+
+def small_config(config_class=GiGPOConfig, **training):
+    return (
+        config_class()
+        .environment("EZPoints")
+        .language_model(model_path=str(embedded_model_path("EZPoints")))
+        .generation(max_prompt_tokens=160, max_response_tokens=32)
+        .training(**{"group_size": 4, "groups_per_iteration": 4, "lr": 1e-3, "num_minibatches": 2, **training})
+        .evaluation(evaluation_duration=8)
+        .env_runners(num_env_runners=0)
+        .learners(num_learners=0)
+        .debugging(seed=0)
+    )
+
+
+def weights_of(algo) -> dict[str, np.ndarray]:
+    return algo.learner_group.get_weights()["default_policy"]
+
+
+def largest_difference(a, b) -> float:
+    assert a.keys() == b.keys()
+    return max(float(np.abs(a[name].astype(np.float64) - b[name].astype(np.float64)).max()) for name in a)
+
+
+def record_samples(algo) -> list:
+    """Every training episode that `algo` samples from now on."""
+    episodes = []
+    sample = algo._sample
+    algo._sample = lambda plan: episodes.extend(found := sample(plan)) or found
+    return episodes
+
+
+@pytest.mark.parametrize("config_class", [GRPOConfig, GiGPOConfig])
+def test_an_iteration_trains_and_reports(config_class):
+    algo = small_config(config_class).build_algo()
+    before = weights_of(algo)
+    result = algo.train()
+    assert largest_difference(before, weights_of(algo)) > 0
+    env_runners, groups = result["env_runners"], result["rollout_groups"]
+    learner = result["learners"]["default_policy"]
+    assert env_runners["num_episodes"] == 16
+    assert sum(env_runners["endings"].values()) == 16
+    assert 0 <= env_runners["success_rate"] <= 1
+    assert groups["num_groups"] == 4
+    assert learner["entropy"] > 0
+    # One weight set samples and learns; what is left is float32 rounding in batches of another shape.
+    assert learner["sampler_learner_gap_max"] <= 1e-4
+    assert learner["weights_version_lag_mean"] == 0
+    assert ("step_advantage_std" in groups) == (config_class is GiGPOConfig)
+    algo.stop()
+
+
+def test_learner_log_probs_are_those_of_the_sampled_tokens():
+    algo = small_config().build_algo()
+    episodes = record_samples(algo)
+    learner = algo.learner_group._learner
+    algo._sample(algo._next_plan())
+    prompts, responses, logp = (
+        [value for e in episodes for value in e.get_extra_model_outputs(key)]
+        for key in (PROMPT_IDS, RESPONSE_IDS, ROLLOUT_LOGP)
+    )
+    rows = TokenRows.from_lists(prompts, responses, logp)
+    np.testing.assert_allclose(learner.compute_log_probs(rows), rows.rollout_logp, atol=1e-4)
+
+    first_response_token = rows.lengths[0] - rows.response_lengths[0]
+    changed = rows.token_ids.copy()
+    changed[first_response_token] = (changed[first_response_token] + 1) % 300
+    other = TokenRows(**{**vars(rows), "token_ids": changed})
+    assert np.abs(learner.compute_log_probs(other) - rows.rollout_logp).max() > 1e-2
+    algo.stop()
+
+
+def test_the_same_seed_gives_the_same_tasks_tokens_and_weights():
+    runs = []
+    for _ in range(2):
+        algo = small_config().build_algo()
+        episodes = record_samples(algo)
+        algo.train()
+        algo.train()
+        tokens = [tuple(ids) for e in episodes for ids in e.get_extra_model_outputs(RESPONSE_IDS)]
+        runs.append(([e.get_infos(0)[TASK] for e in episodes], tokens, weights_of(algo)))
+        algo.stop()
+    assert runs[0][0] == runs[1][0]
+    assert runs[0][1] == runs[1][1]
+    assert largest_difference(runs[0][2], runs[1][2]) == 0
+
+
+def test_another_seed_gives_other_tasks():
+    algo = small_config().debugging(seed=1).build_algo()
+    assert algo._next_plan().groups != small_config().build_algo()._next_plan().groups
+
+
+def test_restore_and_continue_equals_uninterrupted(tmp_path):
+    algo = small_config().build_algo()
+    algo.train()
+    path = algo.save_to_path(str(tmp_path / "checkpoint"))
+    algo.train()
+    expected = weights_of(algo)
+
+    # In place: the algorithm is ahead of the checkpoint that it goes back to.
+    algo.restore_from_path(path)
+    result = algo.train()
+    assert result["training_iteration"] == 2
+    assert largest_difference(expected, weights_of(algo)) <= 1e-6
+    algo.stop()
+
+    restored = type(algo).from_checkpoint(path)
+    restored.train()
+    assert largest_difference(expected, weights_of(restored)) <= 1e-6
+    restored.stop()
+
+
+def test_after_a_restore_the_engine_samples_from_the_restored_weights(tmp_path):
+    algo = small_config().build_algo()
+    path = algo.save_to_path(str(tmp_path / "checkpoint"))
+    served = algo.env_runner.module.get_state()
+    algo.train()
+    assert largest_difference(served, algo.env_runner.module.get_state()) > 0
+    algo.restore_from_path(path)
+    assert largest_difference(served, algo.env_runner.module.get_state()) == 0
+    algo.stop()
+
+
+def test_evaluation_plays_a_fixed_panel_and_leaves_training_alone():
+    algo = small_config().build_algo()
+    cursor = algo._task_cursor
+    first, second = algo.evaluate()["env_runners"], algo.evaluate()["env_runners"]
+    assert first == second
+    assert first["panel_size"] == 8
+    assert first["num_episodes"] == 8
+    assert algo._task_cursor == cursor
+    other = small_config(GRPOConfig).debugging(seed=5).build_algo()
+    assert other.evaluate()["env_runners"]["panel_hash"] == first["panel_hash"]
+    algo.stop()
+    other.stop()
+
+
+def test_evaluation_has_its_own_sampling_parameters():
+    config = small_config().evaluation(evaluation_config=GiGPOConfig.overrides(temperature=0.0))
+    algo = config.build_algo()
+    assert algo.evaluation_config.sampling_params().temperature == 0
+    assert algo.config.sampling_params().temperature == 1
+    algo.evaluate()
+    outcomes = algo._last_panel.outcomes
+    by_hand: dict = {}
+    for outcome in outcomes:
+        observation, _ = make_env("EZPoints").reset(options={"task": outcome["task"]})
+        by_hand.setdefault(observation, set()).add((outcome["won"], outcome["length"]))
+    # Greedy play is a function of the hand.
+    assert all(len(results) == 1 for results in by_hand.values())
+    algo.stop()
+
+
+class _RaisesOnThirdStep(gym.Wrapper):
+    def __init__(self, config):
+        super().__init__(make_env("EZPoints"))
+        self.steps = 0
+
+    def step(self, action):
+        self.steps += 1
+        if self.steps == 3:
+            raise OSError("the simulator died")
+        return super().step(action)
+
+
+def test_training_goes_on_when_environments_fail():
+    algo = small_config().environment(_RaisesOnThirdStep).build_algo()
+    for _ in range(2):
+        result = algo.train()
+    failures = result["env_runners"]["endings"]["env_failure"]
+    assert failures > 0
+    assert failures + result["env_runners"]["num_episodes"] + result["env_runners"]["dropped_episodes"] == 16
+    assert result["env_runners"]["env_failure_causes"]["OSError"] == failures
+    algo.stop()
+
+
+def test_connectors_hold_no_state():
+    algo = small_config().build_algo()
+    runner = algo.env_runner
+    before = [pipeline.get_state() for pipeline in (runner._env_to_module, runner._module_to_env)]
+    attributes = [dict(vars(piece)) for p in (runner._env_to_module, runner._module_to_env) for piece in p.connectors]
+    algo.train()
+    assert before == [pipeline.get_state() for pipeline in (runner._env_to_module, runner._module_to_env)]
+    assert attributes == [vars(piece) for p in (runner._env_to_module, runner._module_to_env) for piece in p.connectors]
+    algo.stop()
+
+
+def test_one_or_many_micro_batches_give_the_same_weights():
+    weights = []
+    for budget in (100_000, 200):
+        algo = small_config(optimizer="sgd", lr=0.1, num_minibatches=1, micro_batch_tokens=budget).build_algo()
+        algo.train()
+        weights.append(weights_of(algo))
+        algo.stop()
+    assert largest_difference(*weights) <= 1e-6
+
+
+def test_the_embedded_model_loads_by_the_ordinary_path_after_training(tmp_path):
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    algo = small_config().build_algo()
+    algo.train()
+    saved = algo.save_to_path(str(tmp_path / "checkpoint"))
+    directory = f"{saved}/learner_group/learner/rl_module/default_policy/huggingface"
+    model = AutoModelForCausalLM.from_pretrained(directory)
+    assert AutoTokenizer.from_pretrained(directory).chat_template
+    trained = weights_of(algo)
+    own = dict(model.named_parameters())
+    assert all(torch.equal(own[name].detach(), torch.from_numpy(trained[name])) for name in trained)
+    algo.stop()

@@ -1,0 +1,76 @@
+"""Learner configs and token rows that the tests of one and of several learners share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.rllib.core.learner.learner_group import LearnerGroup
+
+from rllib_gigpo.learners.group_policy_torch_learner import GroupPolicyTorchLearner
+from rllib_gigpo.rl_modules.causal_lm_rl_module import causal_lm_spec
+from rllib_gigpo.rows import TokenRowBatch, TokenRows
+
+# Plain gradient descent, one step, no clipping of gradients: updates of different splits are comparable to rounding.
+_SETTINGS: dict[str, Any] = {
+    "num_minibatches": 1,
+    "num_epochs": 1,
+    "clip_low": 0.2,
+    "clip_high": 0.2,
+    "dual_clip": None,
+    "ratio": "token",
+    "loss_aggregation": "token-mean",
+    "importance_weight_cap": None,
+    "micro_batch_tokens": 4096,
+    "max_response_tokens": 16,
+    "temperature": 1.0,
+    "optimizer": "sgd",
+    "adam_betas": (0.9, 0.999),
+    "weight_decay": 0.0,
+    "grad_clip": None,
+    "seed": 0,
+    "lr": 0.1,
+}
+
+
+def build_learner_group(
+    model_directory: Path, *, num_learners: int = 0, dtype: Any = "float32", **settings: Any
+) -> LearnerGroup:
+    """A learner group over the model of a directory; `settings` replace the defaults above."""
+    config = AlgorithmConfig().learners(learner_class=GroupPolicyTorchLearner, num_learners=num_learners)
+    for name, value in {**_SETTINGS, **settings}.items():
+        setattr(config, name, value)
+    spec = causal_lm_spec(str(model_directory), dtype=dtype)
+    return config.build_learner_group(rl_module_spec=spec.as_multi_rl_module_spec())
+
+
+def random_rows(count: int, *, seed: int = 0, vocabulary: int = 259) -> TokenRows:
+    """Rows of random tokens with prompts of 3–30 and responses of 1–12 tokens and random advantages."""
+    rng = np.random.default_rng(seed)
+    prompts = [rng.integers(3, vocabulary, rng.integers(3, 31)) for _ in range(count)]
+    responses = [rng.integers(3, vocabulary, rng.integers(1, 13)) for _ in range(count)]
+    return TokenRows.from_lists(
+        prompts,
+        responses,
+        [np.full(len(response), -5.0, np.float32) for response in responses],
+        advantages=rng.standard_normal(count),
+    )
+
+
+def batch_of(rows: TokenRows) -> TokenRowBatch:
+    """The rows as the batch of the only module."""
+    return TokenRowBatch({DEFAULT_MODULE_ID: rows}, env_steps=len(rows))
+
+
+def weights_of(group: LearnerGroup) -> dict[str, np.ndarray]:
+    """The weights of the only module, from the first learner."""
+    return group.get_weights()[DEFAULT_MODULE_ID]
+
+
+def max_difference(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) -> float:
+    """Largest absolute difference of two sets of weights with the same names."""
+    assert first.keys() == second.keys()
+    return max(float(np.abs(first[name] - second[name]).max()) for name in first)

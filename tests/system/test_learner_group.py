@@ -1,0 +1,88 @@
+"""Several learners in processes of their own (gloo) train like one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import ray
+from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.rllib.core.learner.learner_group import LearnerGroup
+
+from rllib_gigpo.rows import TokenRows
+from tests.learner_cases import batch_of, build_learner_group, max_difference, random_rows, weights_of
+from tests.tiny_models import save_tiny_model
+
+pytestmark = pytest.mark.system
+
+NUM_LEARNERS = 2
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    ray.init(num_cpus=NUM_LEARNERS, include_dashboard=False, log_to_driver=False)
+    yield
+    ray.shutdown()
+
+
+def _update(group: LearnerGroup, shards: list[TokenRows]) -> list[dict[str, float]]:
+    results = group.update(batch_refs=[ray.put(batch_of(shard)) for shard in shards], timesteps={})
+    return [{name: float(stats.peek()) for name, stats in result[DEFAULT_MODULE_ID].items()} for result in results]
+
+
+def test_two_learners_with_uneven_and_empty_shards_give_the_weights_of_one(tmp_path: Path) -> None:
+    directory = save_tiny_model(tmp_path / "model")
+    rows = replace(random_rows(30), in_loss=np.arange(30) % 5 != 0)
+    nothing_in_loss = replace(rows, in_loss=np.zeros(30, bool))
+    everything, no_rows = np.arange(30), np.arange(0)
+    # Each case is one more update of the same learners: rows of learner 0, rows of learner 1.
+    cases = [
+        (rows, everything[:22], everything[22:]),
+        (rows, everything, no_rows),
+        (rows, no_rows, everything),
+        (nothing_in_loss, everything, no_rows),
+        # Learner 0 has rows, but none of them is in the loss.
+        (rows, everything[::5], np.setdiff1d(everything, everything[::5])),
+    ]
+    one = build_learner_group(directory, micro_batch_tokens=150)
+    two = build_learner_group(directory, micro_batch_tokens=150, num_learners=NUM_LEARNERS)
+    try:
+        before = weights_of(one)
+        for batch, first, second in cases:
+            (expected,) = _update(one, [batch])
+            metrics = _update(two, [batch.take(first), batch.take(second)])
+            learners = [result.get() for result in two.foreach_learner(lambda learner: learner.module.get_state())]
+            states = [learner[DEFAULT_MODULE_ID] for learner in learners]
+            assert max_difference(states[0], states[1]) == 0
+            assert max_difference(weights_of(one), states[0]) <= 1e-6
+            for name in ("policy_loss", "gradient_norm", "entropy", "rows_in_loss_share"):
+                if name in expected and batch is rows:
+                    assert [m[name] for m in metrics] == pytest.approx([expected[name]] * NUM_LEARNERS, rel=1e-5)
+            for name in ("response_tokens", "skipped_optimizer_steps"):
+                assert sum(m[name] for m in metrics) == expected[name]
+        assert max_difference(before, weights_of(one)) > 1e-3
+    finally:
+        two.shutdown()
+
+
+def test_two_learners_take_equal_numbers_of_steps_with_fewer_rows_than_mini_batches(tmp_path: Path) -> None:
+    directory = save_tiny_model(tmp_path / "model")
+    rows = random_rows(7)
+    group = build_learner_group(
+        directory, num_learners=NUM_LEARNERS, num_minibatches=4, num_epochs=2, optimizer="adamw", lr=1e-3, grad_clip=1.0
+    )
+    try:
+        metrics = _update(group, [rows.take(np.arange(6)), rows.take(np.arange(6, 7))])
+        states = [result.get() for result in group.foreach_learner(lambda learner: learner.module.get_state())]
+        assert max_difference(states[0][DEFAULT_MODULE_ID], states[1][DEFAULT_MODULE_ID]) == 0
+        assert sum(m["skipped_optimizer_steps"] for m in metrics) == 0
+        group.save_to_path(tmp_path / "checkpoint")
+        group.restore_from_path(tmp_path / "checkpoint")
+        restored = [result.get() for result in group.foreach_learner(lambda learner: learner.module.get_state())]
+        for state in restored:
+            assert max_difference(states[0][DEFAULT_MODULE_ID], state[DEFAULT_MODULE_ID]) == 0
+    finally:
+        group.shutdown()

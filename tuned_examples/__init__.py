@@ -1,0 +1,1 @@
+"""Python configurations that learn, one a file."""
