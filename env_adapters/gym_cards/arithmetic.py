@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import re
 
 # Far above any formula of a game; keeps the parser's recursion and the numbers small.
 MAX_CHARACTERS = 64
+_FORMULA = re.compile(r"[0-9+* ]*")
 
 
 def evaluate(formula: str) -> int | None:
@@ -15,22 +17,22 @@ def evaluate(formula: str) -> int | None:
     ("1" followed by "2" is 12), a number does not start with 0, and a space parts numbers ("1 2" has no value). Anything
     else has no value, `**` included, although Python knows it; nor has a text of more than `MAX_CHARACTERS`.
     """
-    if len(formula) > MAX_CHARACTERS:
+    if len(formula) > MAX_CHARACTERS or not _FORMULA.fullmatch(formula):
         return None
     try:
         # Leading spaces would be an indentation error to the parser; `eval` drops them, too.
-        return _value(ast.parse(formula.lstrip(" \t"), mode="eval").body)
-    except (SyntaxError, _NoValueError, ValueError):  # ValueError: a null character in the text
+        return _value(ast.parse(formula.lstrip(" "), mode="eval").body)
+    except (SyntaxError, _NoValueError):
         return None
 
 
 class _NoValueError(Exception):
-    """The formula parses, but holds something else than integers, + and *."""
+    """The formula parses, but holds something else than integers, + and *: a power."""
 
 
 def _value(node: ast.expr) -> int:
     match node:
-        case ast.Constant(value=int() as value) if type(value) is int:  # a bool is an int, too
+        case ast.Constant(value=int() as value):
             return value
         case ast.UnaryOp(op=ast.UAdd(), operand=operand):
             return _value(operand)

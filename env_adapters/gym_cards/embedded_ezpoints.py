@@ -74,7 +74,10 @@ def demonstrate(plan: Demonstrations, *, seed: int) -> Iterator[tuple[str, str]]
             expert = str(rng.choice(expert_actions(tuple(info["Numbers"]), tuple(info["Formula"]))))
             uniform = str(rng.choice(grammatical_actions(tuple(info["Numbers"]), tuple(info["Formula"]))))
             label = expert if draw < plan.labelled_by_expert else uniform
-            yield user_message, f"<think>{_thought(tuple(info['Numbers']), tuple(info['Formula']))}</think><action>{label}</action>"
+            yield (
+                user_message,
+                f"<think>{_thought(tuple(info['Numbers']), tuple(info['Formula']))}</think><action>{label}</action>",
+            )
             played = expert if draw < plan.played_by_expert else uniform
             observation, _, terminated, truncated, info = env.step(played)
             if terminated or truncated:

@@ -95,7 +95,9 @@ class EZPoints(gym.Env[str, str]):
             RuntimeError: The environment was never reset.
         """
         if not isinstance(action, str):
-            raise TypeError(f"action is {action!r} of type {type(action).__name__}; EZPoints takes text, e.g. '10' or '+'")
+            raise TypeError(
+                f"action is {action!r} of type {type(action).__name__}; EZPoints takes text, e.g. '10' or '+'"
+            )
         too_long = len(self._formula) > MAX_FORMULA_PARTS
         is_valid = action in self._admissible_actions()
         ended = action == END and not too_long

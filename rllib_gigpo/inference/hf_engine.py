@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
 from rllib_gigpo.inference.hf_sampler import check_request, sample_responses
 from rllib_gigpo.inference.protocol import Generation, GenerationRequest
+from rllib_gigpo.rl_modules.weights import set_weights
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -92,19 +91,19 @@ class HFEngine:
         return client
 
     def deliver(self, weights: dict[str, Any], version: int) -> None:
-        """Copies new weights into the model's parameters; see `load_parameters`.
+        """Copies new weights into the model, in place.
 
         Args:
-            weights: One tensor or array for each name of `model.named_parameters()`.
+            weights: An array for each weight, by name (`rllib_gigpo.rl_modules.weights`).
             version: What every later `Generation` carries.
 
         Raises:
             RuntimeError: A client is open.
-            ValueError: A name is missing or unknown, or an array does not fit. Nothing has been copied then.
+            ValueError: Names or shapes are not those of the model. Nothing has been copied then.
         """
         if self._clients:
             raise RuntimeError(f"weights arrived while {len(self._clients)} clients are open: deliver between rollouts")
-        load_parameters(self._model, weights)
+        set_weights(self._model, weights)
         self.weights_version = version
 
     def take_stats(self) -> EngineStats:
@@ -234,58 +233,3 @@ def _pad_token_id(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) ->
     """The id for padding, which is masked: 0 where the tokenizer names none or one the model does not embed."""
     pad = tokenizer.pad_token_id
     return pad if isinstance(pad, int) and 0 <= pad < model.get_input_embeddings().weight.shape[0] else 0
-
-
-def load_parameters(model: torch.nn.Module, weights: Mapping[str, Any]) -> None:
-    """Copies one tensor or array into each of the model's parameters, in place.
-
-    Floating-point numbers of another precision are converted. NumPy has no bfloat16, so a bfloat16 parameter also takes
-    its bits as uint16 or int16.
-
-    Args:
-        model: What receives them.
-        weights: A tensor or ndarray of the parameter's shape for each name of `model.named_parameters()`, and no other.
-
-    Raises:
-        ValueError: A name is missing or unknown, or a shape or number format does not fit; all of them are named.
-            Nothing has been copied then.
-    """
-    parameters = dict(model.named_parameters())
-    problems = []
-    if missing := parameters.keys() - weights.keys():
-        problems.append(f"missing: {_listed(missing)}")
-    if unknown := weights.keys() - parameters.keys():
-        problems.append(f"unknown: {_listed(unknown)}")
-
-    tensors = {}
-    for name in parameters.keys() & weights.keys():
-        tensor, parameter = _as_tensor(weights[name], parameters[name].dtype), parameters[name]
-        if tensor.shape != parameter.shape:
-            problems.append(f"{name} has shape {tuple(tensor.shape)}, the model's has {tuple(parameter.shape)}")
-        elif not tensor.is_floating_point():
-            problems.append(f"{name} has dtype {tensor.dtype}, the model's has {parameter.dtype}")
-        tensors[name] = tensor
-    if problems:
-        raise ValueError(f"the weights do not fit the model's parameters: {'; '.join(sorted(problems))}")
-
-    with torch.no_grad():
-        for name, parameter in parameters.items():
-            parameter.copy_(tensors[name])
-
-
-def _as_tensor(value: Any, target: torch.dtype) -> torch.Tensor:
-    """The value as a tensor; 16-bit integers are read as bits where the target is bfloat16."""
-    if not isinstance(value, torch.Tensor):
-        array = np.asarray(value)
-        # Arrays from Ray's object store are read-only, of which torch warns although it only reads them here.
-        value = torch.from_numpy(array if array.flags.writeable else array.copy())
-    if target == torch.bfloat16 and value.dtype in (torch.uint16, torch.int16):
-        return value.view(torch.bfloat16)
-    return value
-
-
-def _listed(names: Iterable[str], shown: int = 5) -> str:
-    """Names in order, the first few in full."""
-    ordered = sorted(names)
-    rest = f" and {len(ordered) - shown} more" if len(ordered) > shown else ""
-    return ", ".join(ordered[:shown]) + rest

@@ -137,11 +137,12 @@ class CausalLMRLModule(TorchRLModule):
         saved = super().save_to_path(
             path, state={"weights": HUGGINGFACE_FOLDER}, filesystem=filesystem, use_msgpack=use_msgpack
         )
-        if _is_local(filesystem):
+        if isinstance(filesystem, pyarrow.fs.LocalFileSystem):
             self.save_huggingface(f"{saved}/{HUGGINGFACE_FOLDER}", state)
         else:
             with tempfile.TemporaryDirectory() as local:
                 self.save_huggingface(local, state)
+                filesystem.create_dir(f"{saved}/{HUGGINGFACE_FOLDER}")
                 pyarrow.fs.copy_files(
                     local,
                     f"{saved}/{HUGGINGFACE_FOLDER}",
@@ -166,7 +167,7 @@ class CausalLMRLModule(TorchRLModule):
         """
         filesystem, root = _resolve(path, filesystem)
         folder = f"{root}/{HUGGINGFACE_FOLDER}"
-        if _is_local(filesystem):
+        if isinstance(filesystem, pyarrow.fs.LocalFileSystem):
             self._load_huggingface(folder)
         else:
             with tempfile.TemporaryDirectory() as local:
@@ -187,12 +188,8 @@ class CausalLMRLModule(TorchRLModule):
 
 def _resolve(
     path: str | pathlib.Path | None, filesystem: pyarrow.fs.FileSystem | None
-) -> tuple[pyarrow.fs.FileSystem | None, str | pathlib.Path | None]:
-    """Splits a URI such as s3://bucket/folder into its filesystem and the path on it."""
-    if path is None or filesystem is not None or "://" not in str(path):
-        return filesystem, path
-    return pyarrow.fs.FileSystem.from_uri(str(path))
-
-
-def _is_local(filesystem: pyarrow.fs.FileSystem | None) -> bool:
-    return filesystem is None or isinstance(filesystem, pyarrow.fs.LocalFileSystem)
+) -> tuple[pyarrow.fs.FileSystem, str | pathlib.Path | None]:
+    """Splits a URI such as s3://bucket/folder into its filesystem and the path on it; a plain path is local."""
+    if filesystem is None and path is not None and "://" in str(path):
+        return pyarrow.fs.FileSystem.from_uri(str(path))
+    return filesystem or pyarrow.fs.LocalFileSystem(), path

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.learner.learner_group import LearnerGroup
 from transformers import AutoModelForCausalLM
 
 from rllib_gigpo.learners.group_policy_torch_learner import GroupPolicyTorchLearner
-from rllib_gigpo.rl_modules.causal_lm_rl_module import HUGGINGFACE_FOLDER, causal_lm_spec
+from rllib_gigpo.rl_modules.causal_lm_rl_module import HUGGINGFACE_FOLDER, CausalLMRLModule, causal_lm_spec
 from rllib_gigpo.rl_modules.model_directory import validate_model_directory
 from rllib_gigpo.rows import TokenRowBatch, TokenRows
 from tests.learner_cases import batch_of, build_learner_group, max_difference, random_rows, weights_of
@@ -299,6 +300,21 @@ def test_a_checkpoint_restores_the_learner_and_holds_a_hugging_face_directory(tm
     for group in (first, second):
         _update(group, rows)
     assert max_difference(weights_of(first), weights_of(second)) == 0
+
+
+def test_a_module_is_built_again_from_its_checkpoint_on_any_filesystem(tmp_path: Path, model_directory: Path) -> None:
+    module = causal_lm_spec(str(model_directory)).build()
+    state = {name: array + 1 for name, array in module.get_state().items()}
+    module.set_state(state)
+    module.save_to_path(tmp_path / "local")
+    # Stands for an object store: not a LocalFileSystem, so weights go through a temporary directory.
+    store = SubTreeFileSystem(str(tmp_path), LocalFileSystem())
+    module.save_to_path("/stored", filesystem=store)
+    for restored in (
+        CausalLMRLModule.from_checkpoint(tmp_path / "local"),
+        CausalLMRLModule.from_checkpoint("/stored", filesystem=store),
+    ):
+        assert max_difference(state, restored.get_state()) == 0
 
 
 def test_bfloat16_weights_and_optimizer_survive_state_and_checkpoint(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from transformers.models.qwen2 import Qwen2Config, Qwen2ForCausalLM
 from rllib_gigpo.inference.hf_engine import HFClient, HFEngine
 from rllib_gigpo.inference.hf_sampler import _Row, sample_responses
 from rllib_gigpo.inference.protocol import Generation, GenerationRequest, SamplingParams
+from rllib_gigpo.rl_modules.weights import get_weights
 
 pytestmark = pytest.mark.unit
 
@@ -354,8 +355,8 @@ def test_rows_are_sorted_by_their_order_whoever_asks_first(
 
 
 def test_a_failure_reaches_every_waiting_client_with_its_cause(own_engine: HFEngine) -> None:
-    good = {name: value.detach().clone() for name, value in own_engine._model.named_parameters()}
-    own_engine.deliver({name: torch.full_like(value, torch.nan) for name, value in good.items()}, version=1)
+    good = get_weights(own_engine._model)
+    own_engine.deliver({name: np.full_like(value, np.nan) for name, value in good.items()}, version=1)
 
     async def run() -> list[Generation | BaseException]:
         asked = [(own_engine.client(), request) for request in make_requests(3)]
@@ -442,7 +443,7 @@ def test_abort_clears_what_a_crashed_run_left(engine: HFEngine) -> None:
 def test_delivered_weights_change_log_probs_and_version(own_engine: HFEngine) -> None:
     request = make_requests(1)[0]
     before = generate_all(own_engine, [request])[0]
-    weights = {name: 0.5 * p.detach().numpy() for name, p in own_engine._model.named_parameters()}
+    weights = {name: 0.5 * array for name, array in get_weights(own_engine._model).items()}
     for array in weights.values():
         array.flags.writeable = False  # As they come from Ray's object store.
     own_engine.deliver(weights, version=7)
@@ -453,36 +454,35 @@ def test_delivered_weights_change_log_probs_and_version(own_engine: HFEngine) ->
     assert abs(before.logp[0] - after.logp[0]) > 1e-3
 
 
-def test_bfloat16_weights_may_come_as_their_bits(own_engine: HFEngine) -> None:
-    name = "model.norm.weight"
+def test_bfloat16_weights_come_as_their_bits(own_engine: HFEngine) -> None:
     own_engine._model.to(torch.bfloat16)
-    weights = {n: p.detach().clone() for n, p in own_engine._model.named_parameters()}
     value = torch.linspace(0.5, 1.5, 32).bfloat16()
-    for number, dtype in enumerate((np.uint16, np.int16), start=1):
-        bits = (number * value).view(torch.int16).numpy().view(dtype)
-        own_engine.deliver({**weights, name: bits}, version=number)
-        assert torch.equal(own_engine._model.get_parameter(name), number * value)
+    bits = value.view(torch.uint16).numpy()
+    own_engine.deliver({**get_weights(own_engine._model), "model.norm.weight": bits}, version=1)
+    assert torch.equal(own_engine._model.get_parameter("model.norm.weight"), value)
 
 
 def test_weights_that_do_not_fit_are_refused_whole(own_engine: HFEngine) -> None:
-    parameters = dict(own_engine._model.named_parameters())
-    good = {name: torch.zeros_like(p) for name, p in parameters.items()}
+    good = {name: np.zeros_like(array) for name, array in get_weights(own_engine._model).items()}
     bad: dict[str, dict[str, Any]] = {
-        "missing: model.norm.weight": {n: v for n, v in good.items() if n != "model.norm.weight"},
-        "unknown: model.extra": {**good, "model.extra": torch.zeros(1)},
-        r"norm.weight has shape \(1,\), the model's has \(32,\)": {**good, "model.norm.weight": torch.zeros(1)},
-        "norm.weight has dtype torch.uint16": {**good, "model.norm.weight": np.zeros(32, dtype=np.uint16)},
+        r"missing \['model.norm.weight'\]": {n: v for n, v in good.items() if n != "model.norm.weight"},
+        r"unknown \['model.extra'\]": {**good, "model.extra": np.zeros(1, np.float32)},
+        r"norm.weight' has shape \(1,\), the model's has \(32,\)": {
+            **good,
+            "model.norm.weight": np.zeros(1, np.float32),
+        },
     }
     for message, weights in bad.items():
         with pytest.raises(ValueError, match=message):
             own_engine.deliver(weights, version=1)
     assert own_engine.weights_version == 0
-    assert all(bool(p.any()) for n, p in parameters.items() if not n.endswith("bias")), "nothing may be copied"
+    parameters = own_engine._model.named_parameters()
+    assert all(bool(p.any()) for n, p in parameters if not n.endswith("bias")), "nothing may be copied"
 
 
 def test_weights_are_refused_while_a_client_is_open(own_engine: HFEngine) -> None:
     client = own_engine.client()
-    weights = {name: p.detach().clone() for name, p in own_engine._model.named_parameters()}
+    weights = get_weights(own_engine._model)
     with pytest.raises(RuntimeError, match="1 clients are open"):
         own_engine.deliver(weights, version=1)
     asyncio.run(client.__aexit__(None, None, None))
