@@ -14,8 +14,8 @@ def evaluate(formula: str) -> int | None:
     """The integer that Python computes for `formula`, or None where it is not a formula.
 
     A formula holds integers, `+` (between two values, or as a sign), `*`, and spaces. Digits that touch are one number
-    ("1" followed by "2" is 12), a number does not start with 0, and a space parts numbers ("1 2" has no value). Anything
-    else has no value, `**` included, although Python knows it; nor has a text of more than `MAX_CHARACTERS`.
+    ("1" followed by "2" is 12), a number does not start with 0, and a space parts numbers ("1 2" has no value).
+    Anything else has no value, `**` included, although Python knows it; nor has a text beyond `MAX_CHARACTERS`.
     """
     if len(formula) > MAX_CHARACTERS or not _FORMULA.fullmatch(formula):
         return None

@@ -2,16 +2,14 @@
 
     python -m rllib_gigpo.env_adapters.gym_cards.embedded_ezpoints OUT
 
-The model first imitates an expert for a while, which teaches it to read the state, then a weak mixture: each step the
-expert's with some probability, else uniform over the grammatical ones. So it ends with the format learnt well and the
-game played poorly, and leaves the game to reinforcement learning.
+The model imitates a weak mixture: each step is an expert's with some probability, else uniform over the admissible
+actions. So it learns the format well and the game poorly, which leaves the game to reinforcement learning.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -22,64 +20,41 @@ from transformers import PreTrainedTokenizerBase
 from rllib_gigpo.agent_formats import PromptTemplate, encode_prompt
 from rllib_gigpo.env_adapters.gym_cards import EZPOINTS
 from rllib_gigpo.env_adapters.gym_cards.arithmetic import evaluate
-from rllib_gigpo.env_adapters.gym_cards.ezpoints import END, MAX_FORMULA_PARTS, OPERATORS, EZPoints
-from rllib_gigpo.env_adapters.gym_cards.hands import TARGET
-from rllib_gigpo.rl_modules.embedded import Stage, build_causal_lm, build_tokenizer, save_model, warm_start
+from rllib_gigpo.env_adapters.gym_cards.ezpoints import END, MAX_FORMULA_PARTS, EZPoints
+from rllib_gigpo.env_adapters.gym_cards.hands import TARGET, hand_of_task
+from rllib_gigpo.rl_modules.embedded import build_causal_lm, build_tokenizer, save_model, warm_start
 
 SEED = 0
+EPISODES = 3000
+EXPERT_PROBABILITY = 0.42
+STEPS = 800
+LEARNING_RATE = 3e-3
 
 
-@dataclass(frozen=True)
-class Demonstrations:
-    """What one stage of the warm start imitates.
+def demonstrations(*, episodes: int, expert_probability: float, seed: int) -> Iterator[tuple[str, str]]:
+    """User message and response of every step of `episodes` games of the weak mixture.
 
-    Attributes:
-        episodes: Games played.
-        played_by_expert: Probability that a step of the game is the expert's; it decides which states are seen.
-        labelled_by_expert: Probability that the action to imitate is the expert's; it decides how well the model plays.
-        steps: Optimizer steps.
-        learning_rate: Its peak.
-    """
-
-    episodes: int
-    played_by_expert: float
-    labelled_by_expert: float
-    steps: int
-    learning_rate: float
-
-
-# The first stage teaches to read numbers and formula, the second to play badly.
-STAGES = (
-    Demonstrations(episodes=2000, played_by_expert=0.5, labelled_by_expert=1.0, steps=200, learning_rate=2e-3),
-    Demonstrations(episodes=2000, played_by_expert=0.35, labelled_by_expert=0.35, steps=100, learning_rate=1.5e-3),
-)
-
-
-def demonstrate(plan: Demonstrations, *, seed: int) -> Iterator[tuple[str, str]]:
-    """User message and response of every step of the games of a stage.
-
-    The thought tells which numbers are left, and the part written last: a correct reading of the state, never the action.
+    The thought tells which numbers are left, and the part written last: a correct reading of the state, never the
+    action.
     """
     rng = np.random.default_rng(seed)
     prompt = PromptTemplate(EZPOINTS.agent_format.prompt_template)
     env = EZPoints()
-    for _ in range(plan.episodes):
-        observation, info = env.reset(options={"task": int(rng.integers(2**31))})
+    hands = _tasks_by_numbers()
+    for _ in range(episodes):
+        observation, info = env.reset(options={"task": int(rng.choice(hands[rng.integers(len(hands))]))})
         for step in count():
             user_message = prompt.render(
                 observation=observation, history=(), step=step, admissible_actions=info["admissible_actions"]
             )
-            # One draw decides both, so that with equal probabilities the action played is the action imitated.
-            draw = rng.random()
-            expert = str(rng.choice(expert_actions(tuple(info["Numbers"]), tuple(info["Formula"]))))
-            uniform = str(rng.choice(grammatical_actions(tuple(info["Numbers"]), tuple(info["Formula"]))))
-            label = expert if draw < plan.labelled_by_expert else uniform
-            yield (
-                user_message,
-                f"<think>{_thought(tuple(info['Numbers']), tuple(info['Formula']))}</think><action>{label}</action>",
-            )
-            played = expert if draw < plan.played_by_expert else uniform
-            observation, _, terminated, truncated, info = env.step(played)
+            if rng.random() < expert_probability:
+                candidates = expert_actions(tuple(info["Numbers"]), tuple(info["Formula"]))
+            else:
+                candidates = info["admissible_actions"]
+            action = str(rng.choice(candidates))
+            thought = _thought(tuple(info["Numbers"]), tuple(info["Formula"]))
+            yield user_message, f"<think>{thought}</think><action>{action}</action>"
+            observation, _, terminated, truncated, info = env.step(action)
             if terminated or truncated:
                 break
 
@@ -88,13 +63,6 @@ def expert_actions(numbers: tuple[int, int], formula: tuple[str, ...]) -> list[s
     """The actions that win soonest from a formula; only "=" where nothing wins any more."""
     shortest, actions = _shortest_win(numbers, formula)
     return actions if shortest is not None else [END]
-
-
-def grammatical_actions(numbers: tuple[int, int], formula: tuple[str, ...]) -> list[str]:
-    """The actions that keep a formula an alternation of unused numbers and operators, or end it."""
-    if formula and formula[-1] not in OPERATORS:
-        return [*OPERATORS, END]
-    return _unused(numbers, formula) or [END]
 
 
 @cache
@@ -110,6 +78,19 @@ def _shortest_win(numbers: tuple[int, int], formula: tuple[str, ...]) -> tuple[i
     if not lengths:
         return None, []
     return min(lengths) + 1, [part for part, length in ways.items() if length == min(lengths)]
+
+
+@cache
+def _tasks_by_numbers() -> list[list[int]]:
+    """For each of the 13 pairs of numbers some tasks that deal it.
+
+    Demonstrations take all pairs equally often. Dealt as the game deals them, five of six would want a sum, and a model
+    that has seen few products starts out with so little tendency to multiply that no group of rollouts finds it.
+    """
+    tasks: dict[tuple[int, int], list[int]] = {}
+    for task in range(1000):
+        tasks.setdefault(hand_of_task(task).numbers, []).append(task)
+    return [tasks[numbers] for numbers in sorted(tasks)]
 
 
 def _unused(numbers: tuple[int, int], formula: tuple[str, ...]) -> list[str]:
@@ -128,19 +109,17 @@ def _thought(numbers: tuple[int, int], formula: tuple[str, ...]) -> str:
 
 def build(directory: Path) -> None:
     """Builds tokenizer and model, warms the model up, and writes both to `directory`."""
-    demonstrations = [list(demonstrate(plan, seed=SEED + i)) for i, plan in enumerate(STAGES)]
-    tokenizer = build_tokenizer([text for rows in demonstrations for pair in rows for text in pair])
+    rows = list(demonstrations(episodes=EPISODES, expert_probability=EXPERT_PROBABILITY, seed=SEED))
+    tokenizer = build_tokenizer([text for row in rows for text in row])
     model = build_causal_lm(tokenizer, seed=SEED)
-    stages = [
-        Stage(
-            prompts=[encode_prompt(tokenizer, user_message) for user_message, _ in rows],
-            responses=[_encode_response(tokenizer, response) for _, response in rows],
-            steps=plan.steps,
-            learning_rate=plan.learning_rate,
-        )
-        for plan, rows in zip(STAGES, demonstrations, strict=True)
-    ]
-    losses = warm_start(model, stages, seed=SEED)
+    losses = warm_start(
+        model,
+        prompts=[encode_prompt(tokenizer, user_message) for user_message, _ in rows],
+        responses=[_encode_response(tokenizer, response) for _, response in rows],
+        steps=STEPS,
+        learning_rate=LEARNING_RATE,
+        seed=SEED,
+    )
     save_model(directory, model, tokenizer)
     print(
         f"{directory}: {model.num_parameters():,} parameters, {len(tokenizer)} tokens, "

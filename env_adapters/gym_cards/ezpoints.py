@@ -39,11 +39,11 @@ class EZPoints(gym.Env[str, str]):
 
     Rewards:
         "verl-agent" (Feng et al. 2025, GiGPO): +10 for a win, 0 for everything else.
-        "rl4vlm" (Zhai et al. 2024): +10 for a win; -1 for an invalid action, a lost game and a formula that is too long;
-            0 otherwise. An invalid number also takes up a part of the formula, a blank, shown as "_".
+        "rl4vlm" (Zhai et al. 2024): +10 for a win; -1 for an invalid action, a lost game or a formula that is too
+            long; 0 otherwise. An invalid number also takes up a part of the formula, a blank, shown as "_".
 
-    Infos hold `won`, `task_id`, `task_type`, `admissible_actions` (the actions that are not invalid), `Cards`, `Numbers`
-    and `Formula`, and after a step `is_action_valid`.
+    Infos hold `won`, `task_id`, `task_type`, `admissible_actions` (the actions that are not invalid), `Cards`,
+    `Numbers` and `Formula`, and after a step `is_action_valid`.
 
     Args:
         max_steps: Steps after which an episode is truncated.

@@ -12,8 +12,8 @@ from rllib_gigpo.agent_formats.response_parsers import ResponseParser, response_
 class AgentFormat:
     """How prompts are written and responses are read.
 
-    An environment brings its own; a user replaces it, or a part of it with `dataclasses.replace`. It pickles, as long as
-    a parser given as a function is importable.
+    An environment brings its own; a user replaces it, or a part of it with `dataclasses.replace`. It pickles, as long
+    as a parser given as a function is importable.
 
     Attributes:
         prompt_template: Jinja source of the user message, see `PromptTemplate` for its variables.

@@ -28,8 +28,8 @@ def think_action(text: str) -> ParsedResponse:
 
     Tags are lower case. The action is stripped, lower-cased and its inner white space collapsed to single spaces.
     The first of these reasons that applies is given: `no_think`, `no_action` (a tag of the pair is missing),
-    `multiple_thinks`, `multiple_actions`, `wrong_order` (a tag closes before it opens, or stands inside the other pair),
-    `text_outside_tags`, `empty_action`.
+    `multiple_thinks`, `multiple_actions`, `wrong_order` (a tag closes before it opens, or stands inside the other
+    pair), `text_outside_tags`, `empty_action`.
     """
     think_open, think_close = text.count("<think>"), text.count("</think>")
     action_open, action_close = text.count("<action>"), text.count("</action>")

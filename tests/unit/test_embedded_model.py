@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
+from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from rllib_gigpo.agent_formats import PromptTemplate, encode_prompt, think_action
 from rllib_gigpo.env_adapters import embedded_model_path, make_env
 from rllib_gigpo.env_adapters.gym_cards import EZPOINTS
-from rllib_gigpo.env_adapters.gym_cards.embedded_ezpoints import STAGES, demonstrate
+from rllib_gigpo.env_adapters.gym_cards.embedded_ezpoints import demonstrations
 from rllib_gigpo.env_adapters.gym_cards.ezpoints import EZPoints
-from rllib_gigpo.rl_modules.embedded import Stage, build_causal_lm, build_tokenizer, save_model, warm_start
+from rllib_gigpo.rl_modules.embedded import build_causal_lm, build_tokenizer, save_model, warm_start
 
 pytestmark = pytest.mark.unit
 
@@ -95,12 +96,13 @@ def test_the_chat_template_is_qwens(tokenizer: PreTrainedTokenizerBase) -> None:
 
 
 def test_the_loaded_tokenizer_splits_texts_as_the_one_that_was_trained(tokenizer: PreTrainedTokenizerBase) -> None:
-    rows = [list(demonstrate(plan, seed=i)) for i, plan in enumerate(STAGES)]
-    trained = build_tokenizer([text for stage in rows for row in stage for text in row])
-    assert tokenizer.get_vocab() == trained.get_vocab()
-    for user_message, response in rows[0][:50]:
-        assert encode_prompt(tokenizer, user_message).tolist() == encode_prompt(trained, user_message).tolist()
-        assert tokenizer.encode(response) == trained.encode(response)
+    # AutoTokenizer may put another pre-tokenizer in the place of the file's, and then merges are never used.
+    trained = Tokenizer.from_file(str(DIRECTORY / "tokenizer.json"))
+    for user_message, response in demonstrations(episodes=20, expert_probability=0.5, seed=0):
+        for text in (user_message, response):
+            assert tokenizer.encode(text) == trained.encode(text).ids
+        # One token a word: the prompt is worth its price only while its words are known.
+        assert len(encode_prompt(tokenizer, user_message)) < 70
 
 
 def test_the_model_answers_in_the_environments_format(
@@ -131,11 +133,10 @@ def test_a_warm_start_is_deterministic_and_learns_responses_only(tmp_path: Path)
     tokenizer = build_tokenizer(["say yes", "say no", "yes", "no"])
     prompts = [encode_prompt(tokenizer, text) for text in ("say yes", "say no")]
     responses = [np.asarray([*tokenizer.encode(text), tokenizer.eos_token_id], np.int32) for text in ("yes", "no")]
-    stage = Stage(prompts, responses, steps=60, learning_rate=5e-3)
     for name in ("first", "second"):
         model = build_causal_lm(tokenizer, seed=0, hidden_size=32, intermediate_size=64, num_layers=1)
         threads = torch.get_num_threads()
-        losses = warm_start(model, [stage], seed=0)
+        losses = warm_start(model, prompts, responses, steps=80, learning_rate=2e-2, seed=0)
         assert torch.get_num_threads() == threads
         save_model(tmp_path / name, model, tokenizer)
     assert losses[0] > 3 and losses[-1] < 0.1
@@ -161,4 +162,4 @@ def test_wrong_arguments_are_refused() -> None:
         build_causal_lm(tokenizer, seed=0, hidden_size=30)
     model = build_causal_lm(tokenizer, seed=0, hidden_size=32, num_layers=1)
     with pytest.raises(ValueError, match="0 prompts and 0 responses"):
-        warm_start(model, [Stage([], [], steps=1, learning_rate=1e-3)], seed=0)
+        warm_start(model, [], [], steps=1, learning_rate=1e-3, seed=0)

@@ -2,6 +2,6 @@
 
 from rllib_gigpo.rl_modules.embedded.build import build_causal_lm, save_model
 from rllib_gigpo.rl_modules.embedded.tokenizer import build_tokenizer
-from rllib_gigpo.rl_modules.embedded.warm_start import Stage, warm_start
+from rllib_gigpo.rl_modules.embedded.warm_start import warm_start
 
-__all__ = ["Stage", "build_causal_lm", "build_tokenizer", "save_model", "warm_start"]
+__all__ = ["build_causal_lm", "build_tokenizer", "save_model", "warm_start"]

@@ -35,7 +35,7 @@ def build_tokenizer(
     `skip_special_tokens=True` keeps them. The end-of-sequence token is `<|im_end|>`, the padding token `<|endoftext|>`.
 
     Args:
-        texts: What the model is to read and write, as user messages and responses. The same texts give the same tokenizer.
+        texts: What the model is to read and write: user messages, responses. The same texts give the same tokenizer.
         vocab_size: Upper bound; few short texts fill less.
         tags: Strings of the response grammar.
 
@@ -78,7 +78,7 @@ def build_tokenizer(
 
 
 def _require_round_trip(tokenizer: Qwen2Tokenizer, texts: Sequence[str]) -> None:
-    for text in texts:
+    for text in dict.fromkeys(texts):
         decoded = tokenizer.decode(tokenizer.encode(text, add_special_tokens=False))
         if decoded != text:
             raise RuntimeError(f"the tokenizer turns {text!r} into {decoded!r}")

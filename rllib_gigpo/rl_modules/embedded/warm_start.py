@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -18,60 +17,53 @@ FINAL_LEARNING_RATE_SHARE = 0.05
 _IGNORED = -100  # what cross_entropy skips
 
 
-@dataclass(frozen=True)
-class Stage:
-    """One run of the optimizer over its own demonstrations.
-
-    Attributes:
-        prompts: int32[P_i] for each of the n rows.
-        responses: int32[R_i] for each of the n rows, end-of-sequence token included.
-        steps: Optimizer steps, of `BATCH_ROWS` rows drawn with replacement.
-        learning_rate: Peak; it rises over `WARM_UP_STEPS` steps and falls along a cosine to a twentieth.
-    """
-
-    prompts: Sequence[np.ndarray]
-    responses: Sequence[np.ndarray]
-    steps: int
-    learning_rate: float
-
-
-def warm_start(model: PreTrainedModel, stages: Sequence[Stage], *, seed: int) -> list[float]:
-    """Trains `model` in place on the stages, one after the other; the loss counts response tokens only.
+def warm_start(
+    model: PreTrainedModel,
+    prompts: Sequence[np.ndarray],
+    responses: Sequence[np.ndarray],
+    *,
+    steps: int,
+    learning_rate: float,
+    seed: int,
+) -> list[float]:
+    """Trains `model` in place to give response i to prompt i; the loss counts response tokens only.
 
     Runs on one thread, so that the order of every sum, and with it every bit of the result, is the same each time on
     a machine.
+
+    Args:
+        model: On the CPU.
+        prompts: int32[P_i] for each of the n rows.
+        responses: int32[R_i] for each of the n rows, end-of-sequence token included.
+        steps: Optimizer steps, each on `BATCH_ROWS` rows drawn with replacement.
+        learning_rate: Its peak; it rises over `WARM_UP_STEPS` steps and falls along a cosine to a twentieth.
+        seed: Of the draw of rows.
 
     Returns:
         The mean negative log-likelihood per response token, in nats, of each step's batch.
 
     Raises:
-        ValueError: A stage has no rows, or not one response per prompt.
+        ValueError: There are no rows, or not one response per prompt.
     """
+    if len(prompts) == 0 or len(prompts) != len(responses):
+        raise ValueError(f"got {len(prompts)} prompts and {len(responses)} responses; need as many, and at least one")
     rng = np.random.default_rng(seed)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, betas=(0.9, 0.98), weight_decay=0.01)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _learning_rate_share(step, steps))
+    losses = []
+    model.train()
     with _one_thread():
-        model.train()
-        losses = [loss for stage in stages for loss in _run(model, stage, rng)]
-        model.eval()
+        for _ in range(steps):
+            chosen = rng.integers(len(prompts), size=BATCH_ROWS)
+            loss = _loss(model, [prompts[i] for i in chosen], [responses[i] for i in chosen])
+            optimizer.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            schedule.step()
+            losses.append(float(loss.detach()))
+    model.eval()
     return losses
-
-
-def _run(model: PreTrainedModel, stage: Stage, rng: np.random.Generator) -> Iterator[float]:
-    rows = len(stage.prompts)
-    if rows == 0 or rows != len(stage.responses):
-        raise ValueError(
-            f"a stage has {rows} prompts and {len(stage.responses)} responses; it needs as many, at least one"
-        )
-    optimizer = torch.optim.AdamW(model.parameters(), lr=stage.learning_rate, betas=(0.9, 0.98), weight_decay=0.01)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _learning_rate_share(step, stage.steps))
-    for _ in range(stage.steps):
-        chosen = rng.integers(rows, size=BATCH_ROWS)
-        loss = _loss(model, [stage.prompts[i] for i in chosen], [stage.responses[i] for i in chosen])
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        schedule.step()
-        yield float(loss.detach())
 
 
 def _learning_rate_share(step: int, steps: int) -> float:
