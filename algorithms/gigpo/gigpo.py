@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from ray.rllib.algorithms.algorithm_config import NotProvided
-from ray.rllib.connectors.connector_v2 import ConnectorV2
 from ray.rllib.utils.annotations import override
 
 from rllib_gigpo.algorithms.gigpo.advantages import gigpo_advantages
+from rllib_gigpo.algorithms.group_policy.anchored_policy_config import AnchoredPolicyConfig
 from rllib_gigpo.algorithms.group_policy.group_policy import ROLLOUT_GROUP_RESULTS, GroupPolicy
-from rllib_gigpo.algorithms.group_policy.group_policy_config import GroupPolicyConfig
-from rllib_gigpo.connectors.anchor_states import AnchorStateGrouping
 from rllib_gigpo.rows import StepRows
 
 
-class GiGPOConfig(GroupPolicyConfig):
+class GiGPOConfig(AnchoredPolicyConfig):
     """Configures GiGPO (Feng et al. 2025, arXiv 2505.10978).
 
     Example:
@@ -32,40 +29,24 @@ class GiGPOConfig(GroupPolicyConfig):
     def __init__(self, algo_class: type | None = None):
         super().__init__(algo_class=algo_class or GiGPO)
         self.step_advantage_weight = 1.0
-        self.anchor: str | Callable[[str, dict[str, Any]], Any] = "auto"
 
-    @override(GroupPolicyConfig)
-    def training(
-        self,
-        *,
-        step_advantage_weight: float = NotProvided,
-        anchor: str | Callable[[str, dict[str, Any]], Any] = NotProvided,
-        **kwargs: Any,
-    ) -> GiGPOConfig:
+    @override(AnchoredPolicyConfig)
+    def training(self, *, step_advantage_weight: float = NotProvided, **kwargs: Any) -> GiGPOConfig:
         """Sets the training parameters.
 
         Args:
             step_advantage_weight: Weight of the step advantage, ω in the paper.
-            anchor: What makes two steps comparable: "observation", the environment's own "anchor_state", "auto" (the
-                latter where the environment gives it, else the former), or a function (observation, info) -> key.
-            kwargs: As in `GroupPolicyConfig.training`.
+            kwargs: As in `AnchoredPolicyConfig.training` and `GroupPolicyConfig.training`.
         """
         super().training(**kwargs)
-        return self._set(step_advantage_weight=step_advantage_weight, anchor=anchor)
+        self._set(step_advantage_weight=step_advantage_weight)
+        return self
 
-    @override(GroupPolicyConfig)
+    @override(AnchoredPolicyConfig)
     def validate(self) -> None:
         super().validate()
         if not self.step_advantage_weight >= 0:
             self._value_error(f"step_advantage_weight={self.step_advantage_weight!r} must not be negative.")
-        if not callable(self.anchor) and self.anchor not in ("auto", "observation", "anchor_state"):
-            self._value_error(
-                f"anchor={self.anchor!r} is unknown; choose 'auto', 'observation', 'anchor_state' or a function."
-            )
-
-    @override(GroupPolicyConfig)
-    def anchor_connectors(self) -> list[ConnectorV2]:
-        return [AnchorStateGrouping(anchor=self.anchor)]
 
 
 class GiGPO(GroupPolicy):

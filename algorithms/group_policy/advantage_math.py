@@ -113,9 +113,21 @@ def check_options(*, norm: str, reference: str, invalid_action_penalty: float, s
         raise ValueError(f"norm is {norm!r}; it must be one of {get_args(Norm)}")
     if reference not in get_args(Reference):
         raise ValueError(f"reference is {reference!r}; it must be one of {get_args(Reference)}")
-    for name, value in (("invalid_action_penalty", invalid_action_penalty), ("std_floor", std_floor)):
+    check_not_negative(invalid_action_penalty=invalid_action_penalty, std_floor=std_floor)
+
+
+def check_not_negative(**options: float) -> None:
+    """Raises ValueError, naming the option, where a value is negative or not finite."""
+    for name, value in options.items():
         if not 0 <= value < math.inf:
             raise ValueError(f"{name} is {value}; it must be finite and at least 0")
+
+
+def check_unit_interval(**options: float) -> None:
+    """Raises ValueError, naming the option, where a value is outside [0, 1]."""
+    for name, value in options.items():
+        if not 0 <= value <= 1:
+            raise ValueError(f"{name} is {value}; it must be in [0, 1]")
 
 
 def dense_index(ids: NDArray[Any]) -> Int64s:
@@ -210,12 +222,16 @@ def step_returns(table: StepTable, *, gamma: float, invalid_action_penalty: floa
     Raises:
         ValueError: `gamma` is outside [0, 1].
     """
-    if not 0 <= gamma <= 1:
-        raise ValueError(f"gamma is {gamma}; it must be in [0, 1]")
+    check_unit_interval(gamma=gamma)
     penalty = invalid_action_penalty * table.invalid
     if reference == "paper":
         return discounted_sums(table.rewards - penalty, table.lengths, gamma)
     return discounted_sums(table.rewards, table.lengths, gamma) - penalty
+
+
+def trajectory_scores(table: StepTable, *, invalid_action_penalty: float) -> Float64s:
+    """Summed rewards of each trajectory, the penalty of its invalid steps applied: float64[N]."""
+    return sum_within(table.rewards - invalid_action_penalty * table.invalid, table.trajectory, len(table.lengths))
 
 
 def episode_advantages(
@@ -228,12 +244,11 @@ def episode_advantages(
     "verl-agent" (GiGPO's published code): statistics over all *rows* of the group, where a row's score is its
     trajectory's summed rewards, less the penalty if this row is invalid. A group of one row keeps its raw score.
     """
-    num_trajectories = len(table.lengths)
-    penalty = invalid_action_penalty * table.invalid
     if reference == "paper":
-        scores = sum_within(table.rewards - penalty, table.trajectory, num_trajectories)
+        scores = trajectory_scores(table, invalid_action_penalty=invalid_action_penalty)
         return normalize_within(scores, table.trajectory_group, norm=norm, std_floor=std_floor)[table.trajectory]
-    scores = sum_within(table.rewards, table.trajectory, num_trajectories)[table.trajectory] - penalty
+    sums = sum_within(table.rewards, table.trajectory, len(table.lengths))
+    scores = sums[table.trajectory] - invalid_action_penalty * table.invalid
     lone_row = np.bincount(table.group)[table.group] == 1
     return np.where(lone_row, scores, normalize_within(scores, table.group, norm=norm, std_floor=std_floor))
 

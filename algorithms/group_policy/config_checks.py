@@ -14,8 +14,18 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from rllib_gigpo.environments import check_environment
 from rllib_gigpo.rl_modules.model_directory import validate_model_directory
 
-# RLlib reads these from a config dict though they are not attributes of a config.
-_RLLIB_SPECIAL_KEYS = frozenset({"class", "multiagent", "__trial_info__", "env_task_fn", "custom_resources_per_worker"})
+# RLlib and Tune put these into a config dict though they are not attributes of a config.
+_RLLIB_SPECIAL_KEYS = frozenset(
+    {
+        "class",
+        "multiagent",
+        "env_task_fn",
+        "custom_resources_per_worker",
+        "__trial_info__",
+        "__stdout_file__",
+        "__stderr_file__",
+    }
+)
 
 _CHOICES = {
     "engine": ("hf",),
@@ -116,6 +126,12 @@ def _check_groups(config: Any) -> Iterator[str]:
         yield (
             f"num_envs_per_env_runner={config.num_envs_per_env_runner} has no room for a group of "
             f"group_size={config.group_size}: set env_runners(num_envs_per_env_runner=…) to at least group_size."
+        )
+    if config.num_learners > config.group_size * config.groups_per_iteration:
+        yield (
+            f"num_learners={config.num_learners} is more than an iteration has trajectories, group_size="
+            f"{config.group_size} x groups_per_iteration={config.groups_per_iteration}: some would never have anything "
+            "to learn. Lower learners(num_learners=…)."
         )
     if config.evaluation_num_env_runners:
         yield (

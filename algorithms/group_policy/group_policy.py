@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import logging
 import secrets
-from collections import Counter
-from collections.abc import Callable
-from pathlib import Path
+import tempfile
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
-import ray
 from ray.rllib.algorithms.algorithm import Algorithm
+from ray.rllib.algorithms.utils import _get_env_runner_bundles, _get_learner_bundles
 from ray.rllib.callbacks.utils import make_callback
-from ray.rllib.core import COMPONENT_LEARNER, COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
+from ray.rllib.core import COMPONENT_LEARNER_GROUP
+from ray.rllib.env.env_runner_group import EnvRunnerGroup
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.utils.annotations import override
+from ray.rllib.utils.checkpoints import Checkpointable
 from ray.rllib.utils.metrics import (
     ENV_RUNNER_RESULTS,
     ENV_RUNNER_SAMPLING_TIMER,
@@ -26,24 +27,29 @@ from ray.rllib.utils.metrics import (
     NUM_EPISODES,
     SYNCH_WORKER_WEIGHTS_TIMER,
     TIMERS,
-    WEIGHTS_SEQ_NO,
 )
 from ray.rllib.utils.typing import ResultDict, StateDict
 
+from rllib_gigpo.algorithms.group_policy.checkpoints import check_checkpoint, locate, saved_whole, write_manifest
+from rllib_gigpo.algorithms.group_policy.cluster_resources import check_cluster_resources
 from rllib_gigpo.algorithms.group_policy.evaluation_panel import EvaluationPanel
 from rllib_gigpo.algorithms.group_policy.group_credit import credit_metrics, has_signal
 from rllib_gigpo.algorithms.group_policy.group_policy_config import GroupPolicyConfig
-from rllib_gigpo.algorithms.group_policy.sharding import shard_rows
+from rllib_gigpo.algorithms.group_policy.learner_update import update_learners
+from rllib_gigpo.algorithms.group_policy.weight_delivery import deliver_weights
 from rllib_gigpo.connectors.token_rows import STEP_ROWS, TOKEN_ROWS
 from rllib_gigpo.env_runners.rollout_metrics import rollout_metrics
 from rllib_gigpo.env_runners.rollout_plan import GroupPlan, RolloutPlan
+from rllib_gigpo.env_runners.runner_group import RunnerGroup
 from rllib_gigpo.env_runners.task_stream import TaskStream
-from rllib_gigpo.rows import StepRows, TokenRowBatch, TokenRows
+from rllib_gigpo.rows import StepRows, TokenRows
 from rllib_gigpo.seeds import derive_seed
 
 logger = logging.getLogger(__name__)
 
 ROLLOUT_GROUP_RESULTS = "rollout_groups"
+WEIGHT_DELIVERY_RESULTS = "weight_delivery"
+COMPONENT_GROUP_CONNECTOR = "group_connector"
 CREDIT_ASSIGNMENT_TIMER = "credit_assignment"
 EVALUATION_PANEL_FILE = "evaluation_panel.json"
 
@@ -64,13 +70,23 @@ class GroupPolicy(Algorithm):
 
     @override(Algorithm)
     def setup(self, config: GroupPolicyConfig) -> None:
-        super().setup(config)
+        check_cluster_resources([*_get_env_runner_bundles(self.config), *_get_learner_bundles(self.config)])
+        try:
+            super().setup(config)
+        except Exception:
+            # RLlib goes on without a runner that did not start, and then fails over its missing answer.
+            if getattr(self, "env_runner_group", None) is not None:
+                RunnerGroup(self.env_runner_group, self.config).check_started()
+            raise
+        self._runners = RunnerGroup(self.env_runner_group, self.config)
+        self._runners.check_started()
         # Without a seed the run still has one, drawn here and kept in checkpoints, so that it can be continued exactly.
         self._seed = secrets.randbits(31) if self.config.seed is None else self.config.seed
         self._task_cursor = 0
         self._tasks = TaskStream(self._seed, tasks=self.config.tasks, evaluation_tasks=self.config.evaluation_tasks)
         self._group_connector = self.config.build_group_connector()
         self._last_panel: EvaluationPanel | None = None
+        self.deliver_weights()
 
     @override(Algorithm)
     def training_step(self) -> None:
@@ -112,37 +128,48 @@ class GroupPolicy(Algorithm):
             sampling=evaluation_config.sampling_params(),
             explore=False,
         )
-        episodes, counts = self._roll_out(plan)
+        self.restore_env_runners(self.env_runner_group)
+        rollout = self._runners.roll_out(plan)
         self._last_panel = EvaluationPanel.from_episodes(
-            episodes, tasks, env=str(self.config.env), env_config=self.config.env_config
+            rollout.episodes, tasks, env=str(self.config.env), env_config=self.config.env_config
         )
-        results = {NUM_EPISODES: len(episodes)} | rollout_metrics(episodes, counts) | self._last_panel.metrics()
+        results = (
+            {NUM_EPISODES: len(rollout.episodes)}
+            | rollout_metrics(rollout.episodes, rollout.counts)
+            | self._last_panel.metrics()
+        )
         self._call_back("on_evaluate_end", evaluation_metrics={ENV_RUNNER_RESULTS: _nested(results)})
         return {ENV_RUNNER_RESULTS: _nested(results)}
 
     def deliver_weights(self) -> int:
-        """Gives the learners' weights to every env runner and waits for all of them.
+        """Gives the learners' weights to every env runner, and waits until each has proved that it serves them.
 
         Returns:
             The version that every runner now serves.
 
         Raises:
-            RuntimeError: A runner answers another version.
+            RuntimeError: A runner does not; see `weight_delivery.deliver_weights`.
         """
-        state = self.learner_group.get_state(
-            components=f"{COMPONENT_LEARNER}/{COMPONENT_RL_MODULE}", inference_only=True
-        )[COMPONENT_LEARNER]
-        version = state[WEIGHTS_SEQ_NO]
-        weights = state[COMPONENT_RL_MODULE]
-        if self._samples_locally:
-            served = [self.env_runner.deliver(weights, version)]
-        else:
-            served = self.env_runner_group.foreach_env_runner(
-                "deliver", kwargs={"weights": ray.put(weights), "version": version}, local_env_runner=False
-            )
-        if any(answer != version for answer in served):
-            raise RuntimeError(f"weights version {version} was delivered, but the env runners serve {served}")
-        return version
+        delivery = deliver_weights(
+            self.learner_group,
+            self._runners,
+            model_dtype=self.config.model_dtype,
+            timeout_s=self.config.env_runner_restore_timeout_s,
+        )
+        self._log(WEIGHT_DELIVERY_RESULTS, delivery.metrics())
+        return delivery.version
+
+    @override(Algorithm)
+    def restore_env_runners(self, env_runner_group: EnvRunnerGroup) -> list[int]:
+        """Takes restarted env runners back, with the current weights: a new process has those of the model directory.
+
+        Returns:
+            Their ids.
+        """
+        restored = self._runners.restore()
+        if restored:
+            self.deliver_weights()
+        return restored
 
     def _next_plan(self) -> RolloutPlan:
         """The next groups of the task stream; moves the task cursor past them."""
@@ -164,24 +191,10 @@ class GroupPolicy(Algorithm):
         )
 
     def _sample(self, plan: RolloutPlan) -> list[SingleAgentEpisode]:
-        episodes, counts = self._roll_out(plan)
-        self._log(ENV_RUNNER_RESULTS, rollout_metrics(episodes, counts))
-        return episodes
-
-    def _roll_out(self, plan: RolloutPlan) -> tuple[list[SingleAgentEpisode], Counter[str]]:
-        """Rolls `plan` out on all runners, whole groups each; episodes come back in the plan's order."""
-        if self._samples_locally:
-            answers = [(*self.env_runner.sample(plan=plan), self.env_runner.get_metrics())]
-        else:
-            runner_ids = self.env_runner_group.healthy_worker_ids()
-            parts = plan.split(len(runner_ids))
-            answers = self.env_runner_group.foreach_env_runner(
-                [_sample_part(part) for part in parts], local_env_runner=False, remote_worker_ids=runner_ids
-            )
-        if plan.explore:
-            self.metrics.aggregate([metrics for _, _, metrics in answers], key=ENV_RUNNER_RESULTS)
-        episodes = [episode for part, _, _ in answers for episode in part]
-        return episodes, sum((counts for _, counts, _ in answers), Counter())
+        rollout = self._runners.roll_out(plan)
+        self.metrics.aggregate(rollout.metrics, key=ENV_RUNNER_RESULTS)
+        self._log(ENV_RUNNER_RESULTS, rollout_metrics(rollout.episodes, rollout.counts))
+        return rollout.episodes
 
     def _assign_credit(self, episodes: list[SingleAgentEpisode]) -> TokenRows:
         """Token rows of all episodes, with their advantages."""
@@ -199,15 +212,7 @@ class GroupPolicy(Algorithm):
     def _update(self, rows: TokenRows) -> None:
         steps_sampled = self.metrics.peek((ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME), default=0)
         timesteps = {NUM_ENV_STEPS_SAMPLED_LIFETIME: steps_sampled}
-        if self.learner_group.is_local:
-            batch = TokenRowBatch({DEFAULT_MODULE_ID: rows}, env_steps=len(rows))
-            results = self.learner_group.update(batch=batch, timesteps=timesteps)
-        else:
-            shards = [
-                TokenRowBatch({DEFAULT_MODULE_ID: shard}, env_steps=len(shard))
-                for shard in shard_rows(rows, len(self.learner_group))
-            ]
-            results = self.learner_group.update(batch_refs=[ray.put(shard) for shard in shards], timesteps=timesteps)
+        results = update_learners(self.learner_group, rows, timesteps=timesteps)
         self.metrics.aggregate(results, key=LEARNER_RESULTS)
 
     def _call_back(self, event: str, **kwargs: Any) -> None:
@@ -217,10 +222,6 @@ class GroupPolicy(Algorithm):
             callbacks_functions=getattr(self.config, f"callbacks_{event}"),
             kwargs={"algorithm": self, "metrics_logger": self.metrics, **kwargs},
         )
-
-    @property
-    def _samples_locally(self) -> bool:
-        return self.env_runner_group.num_remote_workers() == 0
 
     def _log(self, prefix: str, metrics: dict[str, float]) -> None:
         for name, value in metrics.items():
@@ -232,33 +233,113 @@ class GroupPolicy(Algorithm):
         return False
 
     @override(Algorithm)
-    def get_state(self, *args: Any, **kwargs: Any) -> StateDict:
-        return super().get_state(*args, **kwargs) | {"task_cursor": self._task_cursor, "run_seed": self._seed}
+    def get_checkpointable_components(self) -> list[tuple[str, Checkpointable]]:
+        return [*super().get_checkpointable_components(), (COMPONENT_GROUP_CONNECTOR, self._group_connector)]
+
+    @override(Algorithm)
+    def get_state(
+        self,
+        components: str | Collection[str] | None = None,
+        *,
+        not_components: str | Collection[str] | None = None,
+        **kwargs: Any,
+    ) -> StateDict:
+        state = super().get_state(components, not_components=not_components, **kwargs)
+        if self._check_component(COMPONENT_GROUP_CONNECTOR, components, not_components):
+            state[COMPONENT_GROUP_CONNECTOR] = self._group_connector.get_state(
+                components=self._get_subcomponents(COMPONENT_GROUP_CONNECTOR, components),
+                not_components=self._get_subcomponents(COMPONENT_GROUP_CONNECTOR, not_components),
+            )
+        return state | {"task_cursor": self._task_cursor, "run_seed": self._seed}
 
     @override(Algorithm)
     def set_state(self, state: StateDict) -> None:
         super().set_state(state)
+        if COMPONENT_GROUP_CONNECTOR in state:
+            self._group_connector.set_state(state[COMPONENT_GROUP_CONNECTOR])
         if "task_cursor" in state:
             self._task_cursor = state["task_cursor"]
             self._seed = state["run_seed"]
             self._tasks = TaskStream(self._seed, tasks=self.config.tasks, evaluation_tasks=self.config.evaluation_tasks)
+        if COMPONENT_LEARNER_GROUP in state:
+            self.deliver_weights()
 
     @override(Algorithm)
-    def save_to_path(self, path: Any = None, **kwargs: Any) -> str:
-        saved = super().save_to_path(path, **kwargs)
-        if self._last_panel is not None and Path(saved).is_dir():
-            (Path(saved) / EVALUATION_PANEL_FILE).write_text(json.dumps(self._last_panel.to_json(), indent=1))
-        return saved
+    def save_to_path(self, path: Any = None, *, filesystem: Any = None, **kwargs: Any) -> str:
+        """Saves everything that it takes to continue; the last evaluation's panel too. Tune's `save_checkpoint` ends
+        here as well.
+
+        Args:
+            path: A directory, which need not exist, or a URI. None: a new temporary directory.
+            filesystem: Of the path, where that is no local path or URI.
+            kwargs: RLlib's own.
+
+        Returns:
+            The path.
+
+        Raises:
+            RuntimeError: A learner could not write its part.
+        """
+        path, filesystem = locate(tempfile.mkdtemp() if path is None else path, filesystem)
+        with saved_whole(path, filesystem) as directory:
+            super().save_to_path(directory, filesystem=filesystem, **kwargs)
+            self._check_learners("save their state")
+            if self._last_panel is not None:
+                with filesystem.open_output_stream(f"{directory}/{EVALUATION_PANEL_FILE}") as stream:
+                    stream.write(json.dumps(self._last_panel.to_json(), indent=1).encode())
+            write_manifest(directory, filesystem, type(self))
+        return path
 
     @override(Algorithm)
-    def restore_from_path(self, path: Any, *args: Any, **kwargs: Any) -> None:
-        super().restore_from_path(path, *args, **kwargs)
+    def restore_from_path(
+        self, path: Any, *, component: str | None = None, filesystem: Any = None, **kwargs: Any
+    ) -> None:
+        """Goes back, or on, to a checkpoint, of any number of env runners and learners; the runners get its weights.
+
+        Args:
+            path: A path, or a URI.
+            component: Restores this component alone, from its own directory `path`.
+            filesystem: Of the path, where that is no local path or URI.
+            kwargs: RLlib's own.
+
+        Raises:
+            ValueError: `path` holds no whole checkpoint of this algorithm.
+            RuntimeError: A learner could not read its part.
+        """
+        path, filesystem = locate(path, filesystem)
+        if component is None:
+            check_checkpoint(path, filesystem, type(self))
+            self._last_panel = None
+        else:
+            kwargs["component"] = component
+        super().restore_from_path(path, filesystem=filesystem, **kwargs)
+        self._check_learners("restore their state")
         self.deliver_weights()
 
+    @classmethod
+    @override(Algorithm)
+    def from_checkpoint(cls, path: Any, filesystem: Any = None, **kwargs: Any) -> GroupPolicy:
+        """A new algorithm in the state of a checkpoint.
 
-def _sample_part(part: RolloutPlan) -> Callable[[Any], tuple[list[SingleAgentEpisode], Counter[str], ResultDict]]:
-    """A function that rolls out `part` on the runner it is called with."""
-    return lambda runner: (*runner.sample(plan=part), runner.get_metrics())
+        Args:
+            path: A path, a URI, or a Ray `Checkpoint`. It holds pickles, which can run any code: trust its origin.
+            filesystem: Of the path, where that is no local path or URI.
+            kwargs: `config=` replaces the config that was saved, for another number of env runners or learners.
+
+        Raises:
+            ValueError: `path` holds no whole checkpoint of this algorithm.
+        """
+        path, filesystem = locate(path, filesystem)
+        check_checkpoint(path, filesystem, cls)
+        return super().from_checkpoint(path, filesystem=filesystem, **kwargs)
+
+    def _check_learners(self, action: str) -> None:
+        """Raises RuntimeError where a learner has failed: RLlib logs the failures of learners' components, no more."""
+        alive, all_learners = len(self.learner_group.foreach_learner(lambda _: None)), max(1, len(self.learner_group))
+        if alive < all_learners:
+            raise RuntimeError(
+                f"{all_learners - alive} of {all_learners} learners failed to {action}; the cause is logged above"
+            )
 
 
 def _nested(metrics: dict[str, Any]) -> dict[str, Any]:

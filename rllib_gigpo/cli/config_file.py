@@ -1,54 +1,58 @@
-"""Loads a Python config file: a module with `config`, an RLlib AlgorithmConfig, and maybe `stop`."""
+"""Reads a config file: a Python module with `config` and maybe `stop`, or YAML in RLlib's experiment format."""
 
 from __future__ import annotations
 
-import math
 import runpy
 import traceback
-from dataclasses import dataclass
-from numbers import Real
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from rllib_gigpo.cli.experiment import Experiment
+from rllib_gigpo.cli.experiment_mapping import check_stop, experiment_from_mapping
+from rllib_gigpo.cli.strict_yaml import load_yaml
 
-_EXAMPLE = 'config = GiGPOConfig().environment("EZPoints")'
-
-
-class ConfigFileError(ValueError):
-    """A config file cannot be used; the message says why, in one line."""
+_PYTHON_EXAMPLE = 'config = GiGPOConfig().environment("EZPoints")'
+_YAML_EXAMPLE = "my-experiment: {run: GiGPO, env: EZPoints, stop: {training_iteration: 40}, config: {…}}"
 
 
-@dataclass(frozen=True)
-class LoadedConfig:
-    """A config file's content.
+def load_config_file(path: Path, stop: Mapping[str, float] | None = None) -> list[Experiment]:
+    """The experiments of the file, one for Python; `stop` given here replaces the file's.
 
-    Attributes:
-        name: The file's name without suffix, for the run's folder.
-        config: As the file made it.
-        stop: Result key ("training_iteration", "env_runners/success_rate", ...) to the value at which training stops.
-    """
-
-    name: str
-    config: AlgorithmConfig
-    stop: dict[str, float]
-
-
-def load_config_file(path: Path, stop: dict[str, float] | None = None) -> LoadedConfig:
-    """Runs the file and takes `config` and `stop` from it; `stop` given here replaces the file's.
-
-    The file runs under no importable module name: what it defines reaches Ray's workers by value, and neither
-    `sys.path` nor `sys.modules` keeps anything of it.
+    A Python file runs under no importable module name: what it defines reaches Ray's workers by value, and neither
+    `sys.path` nor `sys.modules` keeps anything of it. A YAML file is data only.
 
     Raises:
-        ConfigFileError: No such file, not a Python file, an error inside it, no `config`, a `config` of a wrong type,
-            no `stop`, or a `stop` that is no dictionary of result keys to finite numbers.
+        ValueError: No such file, neither Python nor YAML, an error inside it, or content that describes no experiment.
     """
-    _check_path(path)
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; give a Python or YAML file")
+    if not path.exists():
+        raise ValueError(f"config file {path} does not exist (looked in {path.absolute().parent})")
+    if path.suffix == ".py":
+        return [_python_experiment(path, stop)]
+    if path.suffix in (".yaml", ".yml"):
+        return _yaml_experiments(path, stop)
+    raise ValueError(f"config file {path} must be Python or YAML, its name ending in .py, .yaml or .yml")
+
+
+def _yaml_experiments(path: Path, stop: Mapping[str, float] | None) -> list[Experiment]:
+    content = load_yaml(path)
+    if not isinstance(content, dict) or not content:
+        kind = "empty" if content in (None, {}) else f"of type {type(content).__name__}"
+        raise ValueError(f"{path} is {kind}; it must be a mapping of names to experiments, like {_YAML_EXAMPLE}")
+    if "run" in content:
+        raise ValueError(f"{path} has `run` at its top; put the experiment under a name, like {_YAML_EXAMPLE}")
+    return [
+        experiment_from_mapping(str(name), spec, f"experiment {str(name)!r} of {path}", stop=stop)
+        for name, spec in content.items()
+    ]
+
+
+def _python_experiment(path: Path, stop: Mapping[str, float] | None) -> Experiment:
     variables = _run(path)
     if "config" not in variables:
-        raise ConfigFileError(f"{path} has no module variable `config`; it needs one, for example {_EXAMPLE}")
+        raise ValueError(f"{path} has no module variable `config`; it needs one, for example {_PYTHON_EXAMPLE}")
     config = variables["config"]
 
     from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
@@ -56,47 +60,26 @@ def load_config_file(path: Path, stop: dict[str, float] | None = None) -> Loaded
     if not isinstance(config, AlgorithmConfig):
         is_class = isinstance(config, type)
         kind = f"the class {config.__name__}, not an instance" if is_class else f"of type {type(config).__name__}"
-        raise ConfigFileError(f"`config` in {path} is {kind}; it must be an AlgorithmConfig, for example {_EXAMPLE}")
+        raise ValueError(f"`config` in {path} is {kind}; it must be an AlgorithmConfig, for example {_PYTHON_EXAMPLE}")
     if config.algo_class is None:
-        raise ConfigFileError(
-            f"`config` in {path} is a plain AlgorithmConfig of no algorithm; make it for example {_EXAMPLE}"
+        raise ValueError(
+            f"`config` in {path} is a plain AlgorithmConfig of no algorithm; make it for example {_PYTHON_EXAMPLE}"
         )
-    if stop is None and "stop" not in variables:
-        raise ConfigFileError(
-            f"{path} has no module variable `stop` and no --stop was given; training would never end. "
-            f'Add for example stop = {{"training_iteration": 40}}'
-        )
-    return LoadedConfig(path.stem, config, check_stop(variables["stop"], f"`stop` in {path}") if stop is None else stop)
-
-
-def check_stop(stop: Any, where: str) -> dict[str, float]:
-    """`stop` itself. Raises ConfigFileError if it is not a filled dictionary of result keys to numbers."""
-    example = '{"training_iteration": 40}'
-    if not isinstance(stop, dict) or not stop:
-        raise ConfigFileError(f"{where} is {stop!r}; it must be a dictionary of result keys to numbers, like {example}")
-    for key, value in stop.items():
-        is_number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
-        if not isinstance(key, str) or not is_number:
-            raise ConfigFileError(
-                f"{where} has {key!r}: {value!r}; a result key and a number are needed, like {example}"
+    if stop is None:
+        if "stop" not in variables:
+            raise ValueError(
+                f"{path} has no module variable `stop` and no --stop was given; training would never end. "
+                f'Add for example stop = {{"training_iteration": 40}}'
             )
-    return {key: float(value) for key, value in stop.items()}
-
-
-def _check_path(path: Path) -> None:
-    if path.is_dir():
-        raise ConfigFileError(f"{path} is a folder; give a Python file")
-    if not path.exists():
-        raise ConfigFileError(f"config file {path} does not exist (looked in {path.absolute().parent})")
-    if path.suffix != ".py":
-        raise ConfigFileError(f"config file {path} must be a Python file, its name ending in .py")
+        stop = check_stop(variables["stop"], f"`stop` in {path}")
+    return Experiment(path.stem, config, stop)
 
 
 def _run(path: Path) -> dict[str, Any]:
     try:
         return runpy.run_path(str(path), run_name=f"<config {path.stem}>")
     except Exception as error:
-        raise ConfigFileError(f"{path}{_line_in(path, error)}: {type(error).__name__}: {error}") from error
+        raise ValueError(f"{path}{_line_in(path, error)}: {type(error).__name__}: {error}") from error
 
 
 def _line_in(path: Path, error: Exception) -> str:

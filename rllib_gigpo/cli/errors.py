@@ -44,6 +44,7 @@ def _one_line(error: Exception) -> str:
     # str(KeyError) is the repr of its argument.
     message = error.args[0] if isinstance(error, KeyError) and error.args else error
     text = " ".join(str(message).partition(_RLLIB_ADVICE)[0].split())
-    if isinstance(error, ValueError | TypeError):
+    explains_itself = isinstance(error, ValueError | TypeError) or type(error).__module__.startswith("rllib_gigpo.")
+    if explains_itself:
         return text or type(error).__name__
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -7,6 +7,9 @@ from typing import Annotated
 import typer
 
 import rllib_gigpo
+from rllib_gigpo.cli.evaluate import evaluate
+from rllib_gigpo.cli.example import example_app
+from rllib_gigpo.cli.gone_options import EvaluateCommand
 from rllib_gigpo.cli.train import train_app
 
 app = typer.Typer(
@@ -15,8 +18,11 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
 )
 app.add_typer(train_app, name="train")
+app.add_typer(example_app, name="example")
+app.command("evaluate", cls=EvaluateCommand)(evaluate)
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,59 +1,100 @@
-"""`rllib train`: trains from a configuration."""
+"""`rllib train`: trains from options or from a config file."""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from rllib_gigpo.cli.config_file import check_stop, load_config_file
+from rllib_gigpo.cli.config_file import load_config_file
 from rllib_gigpo.cli.errors import reported_errors
+from rllib_gigpo.cli.experiment import Experiment
+from rllib_gigpo.cli.experiment_mapping import check_framework, experiment_from_mapping
+from rllib_gigpo.cli.gone_options import TrainCommand, TrainFileCommand, TrainGroup
 from rllib_gigpo.cli.quiet_ray import quiet_ray
+from rllib_gigpo.cli.train_options import TrainOptions, takes_train_options
 
-train_app = typer.Typer(help="Train from a configuration.", no_args_is_help=True)
+train_app = typer.Typer(
+    help="Train from options or a config file.", no_args_is_help=True, cls=TrainGroup, rich_markup_mode=None
+)
+
+_MISSING_STOP = """--stop is missing; training would never end. Add --stop '{"training_iteration": 40}'"""
 
 
-@train_app.callback()
-def train() -> None:
-    """Train from a configuration."""
-
-
-@train_app.command("file")
-def train_file(
-    config_file: Annotated[Path, typer.Argument(metavar="CONFIG.py", help="Python file with `config`, maybe `stop`.")],
-    stop: Annotated[
-        str | None,
-        typer.Option(
-            "--stop", "-s", metavar="JSON", help="""Instead of the file's, like '{"training_iteration": 5}'."""
-        ),
+@train_app.callback(invoke_without_command=True)
+@train_app.command("run", cls=TrainCommand, help="The same as `rllib train` with these options.")
+@takes_train_options
+def train(
+    ctx: typer.Context,
+    algo: Annotated[
+        str | None, typer.Option("--algo", "--run", "-a", "-r", metavar="NAME", help="The algorithm, like GiGPO.")
     ] = None,
-    storage_path: Annotated[Path, typer.Option("--storage-path", help="The run's own folder is made in it.")] = Path(
-        "runs"
-    ),
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Ray's logs, and tracebacks of errors.")] = False,
+    env: Annotated[str | None, typer.Option("--env", "-e", help="The environment, like EZPoints.")] = None,
+    framework: Annotated[str, typer.Option("--framework", help="There is only torch.")] = "torch",
+    *,
+    options: TrainOptions,
 ) -> None:
-    """Train the `config` of a Python file until its `stop`; the last line printed is the path of the summary."""
-    console = Console()
-    with reported_errors(verbose):
-        quiet_ray(verbose)
-        loaded = load_config_file(config_file, stop=None if stop is None else _stop_from_json(stop))
+    """Train an algorithm on an environment, or a config file; the last line printed is the path of the summary.
+
+    One training runs in this process. Search spaces (a value like {"grid_search": [1, 2]}), several samples,
+    checkpoints during the run, retries, a scheduler or a cluster's address make it a run of Ray Tune.
+    """
+    if ctx.invoked_subcommand is not None:
+        with reported_errors(options.verbose):
+            _refuse_options_before(ctx)
+        return
+
+    def experiments() -> list[Experiment]:
+        check_framework(framework, "--framework")
+        if algo is None:
+            raise ValueError("--algo is missing; it names the algorithm, like --algo GiGPO")
+        stop = options.parsed_stop()
+        if stop is None:
+            raise ValueError(_MISSING_STOP)
+        spec = {"run": algo} | ({} if env is None else {"env": env})
+        name = algo if env is None else f"{algo}-{env}"
+        return [experiment_from_mapping(name, spec, "the command", stop=stop)]
+
+    _train(experiments, options)
+
+
+@train_app.command("file", cls=TrainFileCommand)
+@takes_train_options
+def train_file(
+    config_file: Annotated[
+        Path, typer.Argument(metavar="CONFIG", help="Python file with `config`, maybe `stop`; or YAML.")
+    ],
+    *,
+    options: TrainOptions,
+) -> None:
+    """Train what a Python or YAML file describes; options go before what the file says.
+
+    A Python file has `config`, an AlgorithmConfig, and maybe `stop`. A YAML file has RLlib's experiment format, {name:
+    {run, env, stop, config, …}}; several experiments are trained one after the other.
+    """
+    _train(lambda: load_config_file(config_file, stop=options.parsed_stop()), options)
+
+
+def _train(load: Callable[[], Sequence[Experiment]], options: TrainOptions) -> None:
+    """Trains what `load` gives, with `options`; prints the path of each summary."""
+    with reported_errors(options.verbose):
+        quiet_ray(options.verbose)
+        experiments = [options.applied_to(experiment) for experiment in load()]
         # Brings torch and RLlib, seconds: not before a wrong path or a broken file is reported.
-        from rllib_gigpo.cli.train_run import TrainRun
+        from rllib_gigpo.cli.runs import Runs
 
-        run = TrainRun(loaded, storage_path, console=console, verbose=verbose)
-    with reported_errors(verbose, bad_input=()):
-        summary = run.run()
-    typer.echo(summary)
+        runs = Runs(experiments, options)
+    # From here on a ValueError is no wrong input, except for a result key that only a result can show to be wrong.
+    with reported_errors(options.verbose, bad_input=runs.bad_input):
+        for summary in runs.run():
+            typer.echo(summary)
 
 
-def _stop_from_json(text: str) -> dict[str, float]:
-    try:
-        stop: Any = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ValueError(
-            f"""--stop {text!r} is not JSON ({error}); write it like '{{"training_iteration": 5}}'"""
-        ) from error
-    return check_stop(stop, "--stop")
+def _refuse_options_before(ctx: typer.Context) -> None:
+    """Raises ValueError for options between `train` and its subcommand: they would be forgotten."""
+    given = [name for name in ctx.params if str(ctx.get_parameter_source(name)).endswith("COMMANDLINE")]
+    if given:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise ValueError(f"write {names} after `{ctx.invoked_subcommand}`: rllib train {ctx.invoked_subcommand} …")

@@ -6,17 +6,17 @@ import json
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import ray
+import torch
 from rich.console import Console
 
-from rllib_gigpo.cli.config_file import LoadedConfig
-from rllib_gigpo.cli.progress import Progress, value_at
-from rllib_gigpo.cli.quiet_ray import start_ray
+from rllib_gigpo.cli.experiment import Experiment
+from rllib_gigpo.cli.progress import Progress
+from rllib_gigpo.cli.run_folder import checkpoint_text, new_run_dir
 from rllib_gigpo.cli.run_logs import RunLogs
+from rllib_gigpo.cli.stop import reached
 
 if TYPE_CHECKING:
     from ray.rllib.algorithms.algorithm import Algorithm
@@ -25,39 +25,39 @@ SUMMARY_FILE = "summary.json"
 
 
 class TrainRun:
-    """A run in its own folder, `<storage_path>/<config name>-<time>/`.
+    """A run in this process and in its own folder, `<storage_path>/<name>-<time>/`.
 
     The folder holds summary.json, checkpoint/, TensorBoard's events, progress.csv, result.json and params.json.
     """
 
-    def __init__(self, loaded: LoadedConfig, storage_path: Path, *, console: Console, verbose: bool = False) -> None:
-        """Checks the config; starts and writes nothing. Raises what `config.validate()` raises."""
-        loaded.config.validate()
-        self._loaded = loaded
-        self._storage_path = storage_path
+    def __init__(self, experiment: Experiment, *, console: Console) -> None:
+        """Starts and writes nothing. The experiment's config is a checked one without search spaces."""
+        self._experiment = experiment
         self._console = console
-        self._verbose = verbose
 
     def run(self) -> Path:
-        """Trains. Returns the absolute path of summary.json."""
-        config = self._loaded.config
-        run_dir = _new_run_dir(self._storage_path, self._loaded.name)
-        start_ray(_cpus_needed(config), self._verbose)
-        algo = config.build_algo()
+        """Trains; Ray is running. Returns the absolute path of summary.json."""
+        run_dir = new_run_dir(self._experiment.storage_path, self._experiment.name)
+        # As in the actor that Tune would run this in: Ray gives an actor as many threads as it has CPUs. More threads
+        # than idle cores make a small model many times slower.
+        torch.set_num_threads(max(1, int(self._experiment.config.num_cpus_for_main_process)))
+        algo = self._experiment.config.build_algo()
         try:
+            if self._experiment.restore is not None:
+                algo.restore_from_path(str(self._experiment.restore.absolute()))
+                self._note(f"restored {self._experiment.restore}, iteration {algo.iteration}")
             summary = self._train(algo, run_dir)
         finally:
             algo.stop()
             # RLlib makes a folder of its own for every Algorithm and puts nothing into it.
             with suppress(OSError):
                 Path(algo.logdir).rmdir()
-            ray.shutdown()
         path = run_dir / SUMMARY_FILE
         path.write_text(json.dumps(summary, indent=2) + "\n")
         return path
 
     def _train(self, algo: Algorithm, run_dir: Path) -> dict[str, Any]:
-        algorithm, env = type(algo).__name__, str(self._loaded.config.env)
+        algorithm, env = type(algo).__name__, str(self._experiment.config.env)
         self._note(f"{algorithm} on {env}, run folder {run_dir}")
         before = _evaluate(algo)
         self._note(f"before training: {_panel_text(before)}")
@@ -71,6 +71,8 @@ class TrainRun:
                 f"{after['panel_hash']} after; the two success rates cannot be compared"
             )
         self._note(f"after {iterations} iterations, {seconds:.0f} s: {_panel_text(after)}")
+        checkpoint = str(algo.save_to_path(str(run_dir / "checkpoint")))
+        self._note(checkpoint_text([checkpoint]))
         return {
             "algorithm": algorithm,
             "env": env,
@@ -80,41 +82,22 @@ class TrainRun:
             "success_after": after["success_rate"],
             "iterations": iterations,
             "seconds_train": round(seconds, 3),
-            "checkpoint": str(algo.save_to_path(str(run_dir / "checkpoint"))),
+            "checkpoint": checkpoint,
             "tensorboard": str(run_dir),
         }
 
     def _train_until_stop(self, algo: Algorithm, run_dir: Path) -> int:
         """Trains until the stop is reached. Returns the number of iterations."""
-        with Progress(self._console) as progress, RunLogs(run_dir, self._loaded.config.to_dict()) as logs:
+        with Progress(self._console) as progress, RunLogs(run_dir, self._experiment.config.to_dict()) as logs:
             while True:
                 result = algo.train()
                 progress.show(result)
                 logs.log(result)
-                if reached(self._loaded.stop, result):
+                if reached(self._experiment.stop, result):
                     return int(result["training_iteration"])
 
     def _note(self, text: str) -> None:
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)
-
-
-def reached(stop: Mapping[str, float], result: Mapping[str, Any]) -> bool:
-    """Whether a number of the result is at or over its value in `stop`.
-
-    Raises:
-        ValueError: A key of `stop` is not in the result. Keys under "evaluation/" may be missing: not every iteration
-            evaluates.
-    """
-    for key, value in stop.items():
-        current = value_at(result, key)
-        if current is None and not key.startswith("evaluation/"):
-            raise ValueError(
-                f"stop key {key!r} is not in the train result, so training would never end; nested keys are written "
-                f"like 'env_runners/success_rate', and these are there: {', '.join(sorted(map(str, result)))}"
-            )
-        if current is not None and current >= value:
-            return True
-    return False
 
 
 def _evaluate(algo: Algorithm) -> dict[str, Any]:
@@ -132,23 +115,3 @@ def _panel_text(panel: Mapping[str, Any]) -> str:
     if panel["success_rate"] is None:
         return "no success rate reported"
     return f"success {panel['success_rate']:.3f} on the panel of {panel['panel_size']} tasks"
-
-
-def _new_run_dir(storage_path: Path, name: str) -> Path:
-    """A new folder for the run, absolute; two runs of one second do not share it."""
-    stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
-    base = storage_path.absolute() / f"{name}-{stamp}"
-    run_dir, count = base, 1
-    while True:
-        try:
-            run_dir.mkdir(parents=True)
-            return run_dir
-        except FileExistsError:
-            count += 1
-            run_dir = base.with_name(f"{base.name}-{count}")
-
-
-def _cpus_needed(config: Any) -> int:
-    """Logical CPUs of the Algorithm with all its runners and learners."""
-    request = config.algo_class.default_resource_request(config.to_dict())  # as Tune asks it
-    return int(request.required_resources.get("CPU", 1))

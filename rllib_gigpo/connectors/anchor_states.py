@@ -14,6 +14,7 @@ from ray.rllib.connectors.connector_v2 import ConnectorV2
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
 from rllib_gigpo.columns import ANCHOR_STATE, GROUP_ID
+from rllib_gigpo.connectors.similarity_grouping import Similarity, check_similarity, merge_similar_states
 
 AnchorFunction = Callable[[Any, dict[str, Any]], str | np.ndarray]
 Anchor = str | AnchorFunction  # "auto", "observation", "anchor_state" or a function
@@ -25,29 +26,48 @@ logger = logging.getLogger(__name__)
 _SIZE_BUCKETS = {"1": (1, 1), "2_4": (2, 4), "5_9": (5, 9), "10_49": (10, 49), "50_plus": (50, np.inf)}
 
 
-def anchor_state_ids(observations: Iterable[Any], group_ids: Iterable[Hashable]) -> np.ndarray:
+def anchor_state_ids(
+    observations: Iterable[Any],
+    group_ids: Iterable[Hashable],
+    *,
+    similarity_threshold: float | None = None,
+    similarity: Similarity = "indel",
+) -> np.ndarray:
     """Numbers the distinct (rollout group, state) pairs by first appearance.
 
     Args:
         observations: T states, each a str or an ndarray (not of objects). Arrays are equal when shape, dtype and bytes
             are, so 0.0 and −0.0 differ; a str never equals an array.
         group_ids: T group ids.
+        similarity_threshold: In (0, 1]: texts of a group that are at least this similar count as one state. None: only
+            equal ones.
+        similarity: "indel" or "difflib", see `similarity_grouping`; without a threshold it changes nothing.
 
     Returns:
-        int64[T], equal for two rows exactly where group and state are.
+        int64[T], equal for two rows exactly where the group is and the state is equal, or similar enough.
 
     Raises:
-        TypeError: A state is something else; the message names the row and its type.
-        ValueError: Not one group id per state.
+        TypeError: A state is something else, or with a threshold no str; the message names the row and its type.
+        ValueError: Not one group id per state, or an option is wrong.
     """
+    check_similarity(similarity_threshold, similarity)
     # Iterating over a numpy array makes a numpy scalar per row, several times slower to hash than an int.
     groups = group_ids.tolist() if isinstance(group_ids, np.ndarray) else list(group_ids)
     states = list(observations)
     if len(states) != len(groups):
         raise ValueError(f"observations has {len(states)} rows, group_ids has {len(groups)}; both need the same length")
     all_text = set(map(type, states)) <= {str}
-    keys = states if all_text else [_state_key(state, row) for row, state in enumerate(states)]
+    if similarity_threshold is not None and not all_text:
+        states = [_text(state, row) for row, state in enumerate(states)]
+        all_text = True
+    ids = _equal_state_ids(states if all_text else [_state_key(s, row) for row, s in enumerate(states)], groups)
+    if similarity_threshold is None:
+        return ids
+    return merge_similar_states(ids, states, groups, threshold=similarity_threshold, similarity=similarity)
 
+
+def _equal_state_ids(keys: Sequence[Hashable], groups: Sequence[Hashable]) -> np.ndarray:
+    """int64[T], equal exactly where group and key are, numbered by first appearance."""
     next_id = itertools.count().__next__
     ids_of_group: defaultdict[Hashable, defaultdict[Hashable, int]] = defaultdict(lambda: defaultdict(next_id))
     ids: list[int] = []
@@ -56,6 +76,16 @@ def anchor_state_ids(observations: Iterable[Any], group_ids: Iterable[Hashable])
         end = len(ids) + sum(1 for _ in run)
         ids.extend(map(ids_of_group[group].__getitem__, keys[len(ids) : end]))
     return np.array(ids, np.int64)
+
+
+def _text(state: Any, row: int) -> str:
+    """`state`, where it is a str. `row` is for the error message."""
+    if isinstance(state, str):
+        return str(state)
+    raise TypeError(
+        f"the anchor state of row {row} is a {type(state).__name__}; similarity compares texts only. Leave "
+        "similarity_threshold at None, or pass `anchor=` a function (observation, info) that returns a str"
+    )
 
 
 def _state_key(state: Any, row: int) -> Hashable:
@@ -120,14 +150,22 @@ class AnchorStateGrouping(ConnectorV2):
     repeats.
     """
 
-    def __init__(self, *, anchor: Anchor = "auto", **kwargs: Any):
+    def __init__(
+        self,
+        *,
+        anchor: Anchor = "auto",
+        similarity_threshold: float | None = None,
+        similarity: Similarity = "indel",
+        **kwargs: Any,
+    ):
         """
         Args:
             anchor: "observation"; "anchor_state", the environment's own `info["anchor_state"]`; "auto", that where a
                 step's info has it, else the observation; or a function (observation, info) -> str | ndarray.
+            similarity_threshold, similarity: As in `anchor_state_ids`.
 
         Raises:
-            ValueError: `anchor` is none of these.
+            ValueError: An option is none of these.
         """
         super().__init__(**kwargs)
         if not callable(anchor) and anchor not in ("auto", "observation", "anchor_state"):
@@ -135,7 +173,10 @@ class AnchorStateGrouping(ConnectorV2):
                 f'anchor is {anchor!r}; it must be "auto", "observation", "anchor_state" or a function '
                 "(observation, info)"
             )
+        check_similarity(similarity_threshold, similarity)
         self.anchor = anchor
+        self.similarity_threshold = similarity_threshold
+        self.similarity = similarity
         self._warned = False
 
     def __call__(
@@ -157,12 +198,14 @@ class AnchorStateGrouping(ConnectorV2):
 
         Raises:
             ValueError: An info lacks "group_id", or "anchor_state" where that is asked for.
-            TypeError: An anchor state is neither str nor ndarray.
+            TypeError: An anchor state is neither str nor ndarray, or similarity is asked for and it is no str.
         """
         states = [self._anchor_state(episode, t) for episode in episodes for t in range(len(episode))]
         lengths = np.array([len(episode) for episode in episodes], np.int64)
         groups = [_group_id(episode) for episode in episodes for _ in range(len(episode))]
-        anchor_ids = anchor_state_ids(states, groups)
+        anchor_ids = anchor_state_ids(
+            states, groups, similarity_threshold=self.similarity_threshold, similarity=self.similarity
+        )
         if metrics is not None and len(anchor_ids):
             for name, value in step_group_diagnostics(anchor_ids).items():
                 metrics.log_value(("rollout_groups", name), value, window=1)

@@ -6,8 +6,10 @@
 | step_limit         | yes, with its reward      | yes         |
 | prompt_overflow    | yes, ended as truncated   | up to there |
 | env_failure        | no, the member leaves     | no          |
+| rollout_failure    | no, the group is lost     | no          |
 
 `prompt_overflow` at the very first prompt leaves no step to train on: that member leaves its group.
+`rollout_failure` is what every member of a group has whose runner or engine failed.
 """
 
 WON = "won"
@@ -15,5 +17,6 @@ LOST = "lost"
 STEP_LIMIT = "step_limit"
 PROMPT_OVERFLOW = "prompt_overflow"
 ENV_FAILURE = "env_failure"
+ROLLOUT_FAILURE = "rollout_failure"
 
-ENDINGS = (WON, LOST, STEP_LIMIT, PROMPT_OVERFLOW, ENV_FAILURE)
+ENDINGS = (WON, LOST, STEP_LIMIT, PROMPT_OVERFLOW, ENV_FAILURE, ROLLOUT_FAILURE)

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 import ray
 from ray.rllib.callbacks.utils import make_callback
 from ray.rllib.core import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
@@ -22,6 +23,7 @@ from ray.tune.registry import ENV_CREATOR, _global_registry
 from rllib_gigpo.env_runners.environment_pool import EnvironmentPool
 from rllib_gigpo.env_runners.group_rollout import GroupRollout
 from rllib_gigpo.env_runners.rollout_plan import RolloutPlan
+from rllib_gigpo.env_runners.runner_answers import Rollout, RunnerFailure, ServedWeights
 from rllib_gigpo.inference.hf_engine import HFEngine
 
 
@@ -78,6 +80,11 @@ class GroupEnvRunner(SingleAgentEnvRunner):
         )
         return episodes, self._rollout.take_counts()
 
+    def roll_out(self, plan: RolloutPlan) -> Rollout:
+        """`sample`, with this runner's metrics."""
+        episodes, counts = self.sample(plan=plan)
+        return Rollout(episodes, counts, [self.get_metrics()])
+
     @override(SingleAgentEnvRunner)
     def set_state(self, state: StateDict) -> None:
         """Takes weights also where they are older than its own: a restored checkpoint must reach the engine.
@@ -94,10 +101,27 @@ class GroupEnvRunner(SingleAgentEnvRunner):
             self.engine.deliver(weights.get(DEFAULT_MODULE_ID, weights), version)
             self._weights_seq_no = version
 
-    def deliver(self, weights: Any, version: int) -> int:
-        """Gives `weights` (module state, or a reference to it) to the engine; answers the version it now serves."""
+    def deliver(self, weights: dict[str, Any], version: int, probe_ids: np.ndarray) -> ServedWeights:
+        """Gives weights to the engine.
+
+        Args:
+            weights: The module's state, by weight name.
+            version: Of the weights.
+            probe_ids: int32[n], the sequence to probe the engine with.
+        """
         self.set_state({COMPONENT_RL_MODULE: weights, WEIGHTS_SEQ_NO: version})
-        return self.engine.weights_version
+        return ServedWeights(self.engine.weights_version, self.engine.probe(probe_ids))
+
+    def answer(self, method: str, **kwargs: Any) -> Any:
+        """What a method returns, or a RunnerFailure where it raises.
+
+        An exception must not leave a runner: RLlib would log it here, end this process, and tell the driver only that
+        the process has ended.
+        """
+        try:
+            return getattr(self, method)(**kwargs)
+        except Exception as error:
+            return RunnerFailure.of_exception(error)
 
 
 def _environment_creator(env: Any) -> Any:

@@ -12,8 +12,13 @@ from rllib_gigpo.columns import ENDING, GROUP_ID, IS_ACTION_VALID, RESPONSE_IDS,
 from rllib_gigpo.env_runners import endings
 from rllib_gigpo.env_runners.group_rollout import DROPPED_EPISODES, DROPPED_GROUPS, RESPONSE_CUT, TRUNCATED_PROMPTS
 
+# Counters of groups that were lost with their runner, and of their members by cause.
+ROLLOUT_FAILURES = "rollout_failures"
+ROLLOUT_FAILURE_CAUSES = "rollout_failure_causes"
+
 _ALWAYS_REPORTED = (
     *(f"endings/{ending}" for ending in endings.ENDINGS),
+    ROLLOUT_FAILURES,
     TRUNCATED_PROMPTS,
     RESPONSE_CUT,
     DROPPED_GROUPS,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from rllib_gigpo.inference.hf_sampler import check_request, sample_responses
@@ -105,6 +106,13 @@ class HFEngine:
             raise RuntimeError(f"weights arrived while {len(self._clients)} clients are open: deliver between rollouts")
         set_weights(self._model, weights)
         self.weights_version = version
+
+    @torch.inference_mode()
+    def probe(self, token_ids: np.ndarray) -> np.ndarray:
+        """Log-probs float32[n - 1] of the tokens of int[n] behind the first, by one plain forward pass."""
+        ids = torch.as_tensor(token_ids, dtype=torch.int64, device=self._model.device)
+        logits = self._model.eval()(input_ids=ids[None], use_cache=False).logits[0, :-1]
+        return logits.float().log_softmax(dim=-1).gather(-1, ids[1:, None])[:, 0].cpu().numpy()
 
     def take_stats(self) -> EngineStats:
         """The statistics since the last call, which start again from zero."""

@@ -111,6 +111,14 @@ class InferenceEngine(Protocol):
         """Takes new weights; every later `Generation` carries `version`. Never called while a client is open."""
         ...
 
+    def probe(self, token_ids: np.ndarray) -> np.ndarray:
+        """Log-probs, at temperature 1, of a sequence (int[n], n >= 2) under the weights that are served.
+
+        Returns:
+            float32[n - 1], of each token but the first, given those before it.
+        """
+        ...
+
     def abort(self) -> None:
         """Closes every client, also those that a rollout which failed left behind."""
         ...

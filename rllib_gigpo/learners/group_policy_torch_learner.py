@@ -17,7 +17,9 @@ from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 from ray.rllib.core.learner.training_data import TrainingData
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchDDPRLModule
 from ray.rllib.utils.annotations import override
+from ray.rllib.utils.metrics import WEIGHTS_SEQ_NO
 
+from rllib_gigpo.inference.weights_probe import probe_token_ids
 from rllib_gigpo.learners.losses import policy_loss, token_entropy, token_log_probs, truncated_importance_weights
 from rllib_gigpo.learners.micro_batches import micro_batches, mini_batches, pad_rows
 from rllib_gigpo.learners.update_metrics import MiniBatchCounts, MiniBatchMetrics
@@ -235,10 +237,17 @@ class GroupPolicyTorchLearner(TorchLearner):
     # --- Scoring.
 
     @torch.no_grad()
-    def compute_log_probs(self, rows: TokenRows, module_id: str = DEFAULT_MODULE_ID) -> np.ndarray:
+    def compute_log_probs(
+        self, rows: TokenRows, module_id: str = DEFAULT_MODULE_ID, *, temperature: float | None = None
+    ) -> np.ndarray:
         """Log-probabilities of the response tokens under the current weights and the sampling temperature.
 
         No exchange with other learners, so each may have any number of rows.
+
+        Args:
+            rows: The rows, with M response tokens.
+            module_id: The module.
+            temperature: Instead of the one of sampling.
 
         Returns:
             float32[M], packed like `rows.rollout_logp`.
@@ -246,18 +255,26 @@ class GroupPolicyTorchLearner(TorchLearner):
         if len(rows) == 0:
             return np.zeros(0, np.float32)
         config = self.config.get_config_for_module(module_id)
+        temperature = _temperature(config) if temperature is None else temperature
         module = self.module[module_id].unwrapped()
         groups = micro_batches(rows.lengths, config.micro_batch_tokens)
         scores = []
         for group in groups:
             batch = self._micro_batch(rows.take(group), module_id)
             logits = module.forward_train(batch)["logits"]
-            scores.append(token_log_probs(logits, batch["response_ids"], _temperature(config)))
+            scores.append(token_log_probs(logits, batch["response_ids"], temperature))
         order = np.concatenate(groups)
         scored = rows.take(order).with_old_logp(torch.cat(scores).cpu().numpy())
         log_probs = scored.take(np.argsort(order)).old_logp
         assert log_probs is not None
         return log_probs
+
+    def probe(self, module_id: str = DEFAULT_MODULE_ID) -> tuple[np.ndarray, np.ndarray]:
+        """A fixed token sequence, int32[16], and its log-probs at temperature 1, float32[15], as engines give them."""
+        lm_config = self.module[module_id].unwrapped().lm.config
+        ids = probe_token_ids(lm_config.get_text_config().vocab_size)
+        row = TokenRows.from_lists([ids[:1]], [ids[1:]], [np.zeros(len(ids) - 1)])
+        return ids, self.compute_log_probs(row, module_id, temperature=1.0)
 
     def _micro_batch(self, rows: TokenRows, module_id: str) -> dict[str, Any]:
         """K rows on the device: the fields of `PaddedRows` and advantages float32[K], response_lengths int64[K],
@@ -277,7 +294,17 @@ class GroupPolicyTorchLearner(TorchLearner):
     def _pad_id(self, module_id: str) -> int:
         return self.module[module_id].unwrapped().tokenizer.pad_token_id
 
-    # --- Optimizer state, where RLlib's own conversion knows no bfloat16.
+    # --- State.
+
+    @override(Learner)
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Takes weights also where they are older than its own: RLlib's learner would skip those of a checkpoint that
+        a running algorithm goes back to, and would keep its version where the checkpoint's is 0."""
+        if WEIGHTS_SEQ_NO in state:
+            self._weights_seq_no = 0
+        super().set_state(state)
+
+    # RLlib's own conversion of optimizer state knows no bfloat16.
 
     @override(TorchLearner)
     def _get_optimizer_state(self) -> dict[str, Any]:

@@ -39,6 +39,7 @@ def test_the_good_config_is_good():
         (lambda c: c.generation(max_prompt_tokens=100_000), "max_position_embeddings"),
         (lambda c: c.generation(engine="tgi"), "engine='tgi'"),
         (lambda c: c.env_runners(num_envs_per_env_runner=4), "num_envs_per_env_runner=4.*group_size=8"),
+        (lambda c: c.learners(num_learners=129), "num_learners=129.*group_size=8 x groups_per_iteration=16"),
         (lambda c: c.evaluation(evaluation_num_env_runners=1), "evaluation_num_env_runners=1"),
         (lambda c: c.agent_format(prompt_template="{{ observaton }}"), "observaton"),
         (lambda c: c.agent_format(response_parser="xml"), "xml"),

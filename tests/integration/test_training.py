@@ -9,8 +9,9 @@ import torch
 from rllib_gigpo.algorithms.gigpo.gigpo import GiGPOConfig
 from rllib_gigpo.algorithms.grpo.grpo import GRPOConfig
 from rllib_gigpo.columns import PROMPT_IDS, RESPONSE_IDS, ROLLOUT_LOGP, TASK
-from rllib_gigpo.env_adapters import embedded_model_path, make_env
+from rllib_gigpo.env_adapters import make_env
 from rllib_gigpo.rows import TokenRows
+from tests.algorithm_cases import largest_difference, record_samples, small_config, weights_of
 
 pytestmark = pytest.mark.integration
 
@@ -20,37 +21,6 @@ def ray_cluster():
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, ignore_reinit_error=True)
     yield
     ray.shutdown()
-
-
-def small_config(config_class=GiGPOConfig, **training):
-    return (
-        config_class()
-        .environment("EZPoints")
-        .language_model(model_path=str(embedded_model_path("EZPoints")))
-        .generation(max_prompt_tokens=160, max_response_tokens=32)
-        .training(**{"group_size": 4, "groups_per_iteration": 4, "lr": 1e-3, "num_minibatches": 2, **training})
-        .evaluation(evaluation_duration=8)
-        .env_runners(num_env_runners=0)
-        .learners(num_learners=0)
-        .debugging(seed=0)
-    )
-
-
-def weights_of(algo) -> dict[str, np.ndarray]:
-    return algo.learner_group.get_weights()["default_policy"]
-
-
-def largest_difference(a, b) -> float:
-    assert a.keys() == b.keys()
-    return max(float(np.abs(a[name].astype(np.float64) - b[name].astype(np.float64)).max()) for name in a)
-
-
-def record_samples(algo) -> list:
-    """Every training episode that `algo` samples from now on."""
-    episodes = []
-    sample = algo._sample
-    algo._sample = lambda plan: episodes.extend(found := sample(plan)) or found
-    return episodes
 
 
 @pytest.mark.parametrize("config_class", [GRPOConfig, GiGPOConfig])

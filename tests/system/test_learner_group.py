@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,10 @@ import ray
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.learner.learner_group import LearnerGroup
 
+from rllib_gigpo.algorithms.group_policy.learner_update import update_learners
+from rllib_gigpo.algorithms.group_policy.weight_delivery import pack_weights
+from rllib_gigpo.inference.weights_probe import probe_gap
+from rllib_gigpo.learners.group_policy_torch_learner import GroupPolicyTorchLearner
 from rllib_gigpo.rows import TokenRows
 from tests.learner_cases import batch_of, build_learner_group, max_difference, random_rows, weights_of
 from tests.tiny_models import save_tiny_model
@@ -23,7 +28,7 @@ NUM_LEARNERS = 2
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
-    ray.init(num_cpus=NUM_LEARNERS, include_dashboard=False, log_to_driver=False)
+    ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False)
     yield
     ray.shutdown()
 
@@ -31,6 +36,12 @@ def cluster() -> Iterator[None]:
 def _update(group: LearnerGroup, shards: list[TokenRows]) -> list[dict[str, float]]:
     results = group.update(batch_refs=[ray.put(batch_of(shard)) for shard in shards], timesteps={})
     return [{name: float(stats.peek()) for name, stats in result[DEFAULT_MODULE_ID].items()} for result in results]
+
+
+def _states(group: LearnerGroup) -> list[dict[str, np.ndarray]]:
+    """The weights of every learner."""
+    results = group.foreach_learner(lambda learner: learner.module.get_state())
+    return [result.get()[DEFAULT_MODULE_ID] for result in results]
 
 
 def test_two_learners_with_uneven_and_empty_shards_give_the_weights_of_one(tmp_path: Path) -> None:
@@ -54,8 +65,7 @@ def test_two_learners_with_uneven_and_empty_shards_give_the_weights_of_one(tmp_p
         for batch, first, second in cases:
             (expected,) = _update(one, [batch])
             metrics = _update(two, [batch.take(first), batch.take(second)])
-            learners = [result.get() for result in two.foreach_learner(lambda learner: learner.module.get_state())]
-            states = [learner[DEFAULT_MODULE_ID] for learner in learners]
+            states = _states(two)
             assert max_difference(states[0], states[1]) == 0
             assert max_difference(weights_of(one), states[0]) <= 1e-6
             for name in ("policy_loss", "gradient_norm", "entropy", "rows_in_loss_share"):
@@ -64,6 +74,12 @@ def test_two_learners_with_uneven_and_empty_shards_give_the_weights_of_one(tmp_p
             for name in ("response_tokens", "skipped_optimizer_steps"):
                 assert sum(m[name] for m in metrics) == expected[name]
         assert max_difference(before, weights_of(one)) > 1e-3
+        for batch in (rows, rows.take(np.arange(1))):
+            update_learners(one, batch)
+            assert len(update_learners(two, batch)) == NUM_LEARNERS
+            states = _states(two)
+            assert max_difference(states[0], states[1]) == 0
+            assert max_difference(weights_of(one), states[0]) <= 1e-6
     finally:
         two.shutdown()
 
@@ -86,3 +102,43 @@ def test_two_learners_take_equal_numbers_of_steps_with_fewer_rows_than_mini_batc
             assert max_difference(states[0][DEFAULT_MODULE_ID], state[DEFAULT_MODULE_ID]) == 0
     finally:
         group.shutdown()
+
+
+def test_three_learners_with_two_rows_give_the_weights_of_one_and_a_failure_of_one_is_raised_at_once(
+    tmp_path: Path,
+) -> None:
+    directory = save_tiny_model(tmp_path / "model")
+    one = build_learner_group(directory)
+    three = build_learner_group(directory, num_learners=3)
+    try:
+        before = weights_of(one)
+        # 2 rows leave a learner without any, 31 do not divide by 3.
+        for rows in (random_rows(2), random_rows(31, seed=1)):
+            update_learners(one, rows)
+            update_learners(three, rows)
+            states = _states(three)
+            assert max_difference(states[0], states[1]) == max_difference(states[0], states[2]) == 0
+            assert max_difference(weights_of(one), states[0]) <= 1e-6
+        assert max_difference(before, weights_of(one)) > 1e-3
+
+        expected, parcel = pack_weights(one, by_reference=False), pack_weights(three, by_reference=True)
+        assert parcel.version == expected.version == 2
+        assert parcel.num_bytes == expected.num_bytes > 0
+        assert max_difference(expected.weights, ray.get(parcel.weights)) <= 1e-6
+        assert probe_gap(expected.probe_logp, parcel.probe_logp) <= 1e-5
+
+        def break_second(learner: GroupPolicyTorchLearner) -> None:
+            def update_module(*args: object) -> float:
+                raise FloatingPointError("the batch is broken")
+
+            if learner._learner_index == 1:
+                learner._update_module = update_module
+
+        three.foreach_learner(break_second)
+        start = time.monotonic()
+        # The others wait in a collective operation, whose own timeout is half an hour.
+        with pytest.raises(RuntimeError, match=r"(?s)learner 1 failed in its update.*FloatingPointError: the batch is"):
+            update_learners(three, random_rows(6))
+        assert time.monotonic() - start < 20
+    finally:
+        three.shutdown()

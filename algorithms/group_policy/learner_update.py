@@ -1,0 +1,56 @@
+"""One update of all learners from the token rows of an iteration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.rllib.core.learner.learner_group import LearnerGroup
+from ray.rllib.utils.typing import ResultDict
+
+from rllib_gigpo.algorithms.group_policy.sharding import shard_rows
+from rllib_gigpo.rows import TokenRowBatch, TokenRows
+
+
+def update_learners(
+    learner_group: LearnerGroup, rows: TokenRows, *, timesteps: dict[str, Any] | None = None
+) -> list[ResultDict]:
+    """Has every learner update on its shard of `rows`.
+
+    Args:
+        learner_group: The learners.
+        rows: All rows, advantages set.
+        timesteps: Read by learning rate schedules.
+
+    Returns:
+        Each learner's metrics.
+
+    Raises:
+        RuntimeError: A learner failed. It is raised at once, and ends all learners: those that wait for the failed one
+            in a collective operation would otherwise do so until that times out.
+    """
+    if learner_group.is_local:
+        return learner_group.update(batch=_batch(rows), timesteps=timesteps or {})
+
+    shards = shard_rows(rows, len(learner_group))
+    # Not `LearnerGroup.update`: it waits for all learners, whatever happens to one of them.
+    answers = [
+        learner.update.remote(batch=ray.put(_batch(shard)), timesteps=timesteps or {})
+        for learner, shard in zip(learner_group._workers, shards, strict=True)
+    ]
+    pending = list(answers)
+    while pending:
+        (done,), pending = ray.wait(pending)
+        try:
+            ray.get(done)
+        except RayError as error:
+            for learner in learner_group._workers:
+                ray.kill(learner)
+            raise RuntimeError(f"learner {answers.index(done)} failed in its update: {error}") from error
+    return ray.get(answers)
+
+
+def _batch(rows: TokenRows) -> TokenRowBatch:
+    return TokenRowBatch({DEFAULT_MODULE_ID: rows}, env_steps=len(rows))

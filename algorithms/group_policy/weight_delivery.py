@@ -1,0 +1,133 @@
+"""Weight delivery: the learners' weights go to every env runner, and every one of them proves what it serves."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import ray
+from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.rllib.core.learner.learner_group import LearnerGroup
+
+from rllib_gigpo.env_runners.runner_answers import RunnerFailure, ServedWeights
+from rllib_gigpo.env_runners.runner_group import RunnerGroup
+from rllib_gigpo.inference.weights_probe import PROBE_TOLERANCE, probe_gap
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class WeightDelivery:
+    """A delivery that every runner has confirmed.
+
+    Attributes:
+        version: That every runner now serves: the number of updates that the weights have seen.
+        seconds: Wall-clock seconds until the last runner had answered.
+        num_bytes: Size of the weights.
+        probe_gap_max: Largest gap, over the runners, between their log-probs of the probe and the learner's.
+    """
+
+    version: int
+    seconds: float
+    num_bytes: int
+    probe_gap_max: float
+
+    def metrics(self) -> dict[str, float]:
+        """What is logged under "weight_delivery"."""
+        return {
+            "seconds": self.seconds,
+            "bytes": float(self.num_bytes),
+            "weights_probe_gap_max": self.probe_gap_max,
+        }
+
+
+@dataclass(frozen=True)
+class WeightParcel:
+    """The first learner's weights, and what proves them.
+
+    Attributes:
+        weights: Arrays by name, or a reference to that.
+        version: Number of updates they have seen.
+        num_bytes: Their size.
+        probe_ids: int32[16].
+        probe_logp: float32[15], the learner's log-probs of the probe's tokens behind the first.
+    """
+
+    weights: Any
+    version: int
+    num_bytes: int
+    probe_ids: np.ndarray
+    probe_logp: np.ndarray
+
+
+def deliver_weights(
+    learner_group: LearnerGroup, runners: RunnerGroup, *, model_dtype: str, timeout_s: float
+) -> WeightDelivery:
+    """Gives the learners' weights to every runner that is alive, and waits for all of them.
+
+    RLlib's `sync_weights` would send them and not wait; it drops a push while an earlier one is pending, and failures
+    end in a log. Where runners and learners are processes of their own, the weights go from one to the others through
+    the object store, past the driver.
+
+    Args:
+        learner_group: All learners hold the same weights; the first one gives them.
+        runners: A runner that dies meanwhile is left to be restarted.
+        model_dtype: Sets the tolerance of the probe.
+        timeout_s: How long to wait for the answers.
+
+    Raises:
+        RuntimeError: A runner that is alive fails, does not answer in time, or serves another version or other weights.
+            The message names the runner, both versions and the gap.
+    """
+    started = time.perf_counter()
+    parcel = pack_weights(learner_group, by_reference=not runners.is_local)
+    arguments = {"weights": parcel.weights, "version": parcel.version, "probe_ids": parcel.probe_ids}
+    runner_ids = runners.alive()
+    answers = runners.call("deliver", dict.fromkeys(runner_ids, arguments), timeout_s=timeout_s)
+
+    gaps, problems = [0.0], []
+    for runner_id in runner_ids:
+        answer = answers.get(runner_id)
+        if isinstance(answer, ServedWeights):
+            gap = probe_gap(parcel.probe_logp, answer.probe_logp)
+            gaps.append(gap)
+            # NaN compares False, so this finds it as well.
+            if answer.version != parcel.version or not gap <= PROBE_TOLERANCE[model_dtype]:
+                problems.append(
+                    f"env runner {runner_id} serves version {answer.version} with a probe gap of {gap:.3g} "
+                    f"(tolerance {PROBE_TOLERANCE[model_dtype]})"
+                )
+        elif isinstance(answer, RunnerFailure) and answer.runner_is_dead:
+            logger.warning("env runner %d died while weights were delivered: %s", runner_id, answer.details)
+        elif isinstance(answer, RunnerFailure):
+            problems.append(f"env runner {runner_id} failed: {answer.details}")
+        else:
+            problems.append(f"env runner {runner_id} did not answer within {timeout_s:g} s")
+    if problems:
+        raise RuntimeError(f"weights version {parcel.version} was delivered, but " + "; ".join(problems))
+    return WeightDelivery(parcel.version, time.perf_counter() - started, parcel.num_bytes, max(gaps))
+
+
+def pack_weights(learner_group: LearnerGroup, *, by_reference: bool) -> WeightParcel:
+    """The first learner's weights; by reference they stay in its node's object store. Raises RuntimeError where that
+    learner has failed."""
+
+    def pack(learner: Any) -> WeightParcel:
+        weights = learner.module[DEFAULT_MODULE_ID].unwrapped().get_state(inference_only=True)
+        ids, logp = learner.probe()
+        return WeightParcel(
+            weights=ray.put(weights) if by_reference else weights,
+            version=learner._weights_seq_no,
+            num_bytes=sum(array.nbytes for array in weights.values()),
+            probe_ids=ids,
+            probe_logp=logp,
+        )
+
+    for result in learner_group.foreach_learner(pack, remote_actor_ids=[0]):
+        if result.ok:
+            return result.get()
+        raise RuntimeError(f"the first learner could not give its weights: {result.get()}") from result.get()
+    raise RuntimeError("the first learner has failed before, and gives no weights; its error is logged above")

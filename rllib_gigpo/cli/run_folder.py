@@ -1,0 +1,38 @@
+"""The folder of a run, and what the command says about checkpoints in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+
+
+def new_run_dir(storage_path: Path, name: str) -> Path:
+    """A new folder `<storage_path>/<name>-<time>`, absolute; two runs of one second do not share it."""
+    stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
+    base = storage_path.expanduser().absolute() / f"{name}-{stamp}"
+    run_dir, count = base, 1
+    while True:
+        try:
+            run_dir.mkdir(parents=True)
+            return run_dir
+        except FileExistsError:
+            count += 1
+            run_dir = base.with_name(f"{base.name}-{count}")
+
+
+def run_dirs(storage_path: Path, name: str) -> list[Path]:
+    """The folders of earlier runs of that name, absolute, oldest first."""
+    storage = storage_path.expanduser().absolute()
+    pattern = re.compile(re.escape(name) + r"-\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d(-\d+)?")
+    found = storage.iterdir() if storage.is_dir() else ()
+    return sorted(path for path in found if pattern.fullmatch(path.name))
+
+
+def checkpoint_text(checkpoints: Iterable[Path | str], best: Path | str | None = None) -> str:
+    """The checkpoints, one a line, and the command to evaluate the best of them, else the last."""
+    lines = [str(path) for path in checkpoints]
+    if not lines:
+        return "no checkpoint was saved"
+    return "\n".join(["checkpoints:", *(f"  {line}" for line in lines), f"try: rllib evaluate {best or lines[-1]}"])

@@ -1,0 +1,66 @@
+"""What an env runner answers to the driver: failures too are answers, told apart before they leave the runner."""
+
+from __future__ import annotations
+
+import traceback
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from ray.rllib.env.single_agent_episode import SingleAgentEpisode
+
+RUNNER_DIED = "RunnerDied"
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """What came out of a plan, or of a runner's part of it.
+
+    Attributes:
+        episodes: Members of a group side by side and in order, groups in the plan's order.
+        counts: What was counted on the way (see `GroupRollout.take_counts`).
+        metrics: What each runner's MetricsLogger reduced.
+    """
+
+    episodes: list[SingleAgentEpisode]
+    counts: Counter[str]
+    metrics: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class ServedWeights:
+    """What an engine serves after a delivery.
+
+    Attributes:
+        version: Of the weights.
+        probe_logp: float32[n - 1], log-probs of the probe's n tokens behind the first.
+    """
+
+    version: int
+    probe_logp: np.ndarray
+
+
+@dataclass(frozen=True)
+class RunnerFailure:
+    """An exception on a runner, or its death.
+
+    Attributes:
+        cause: Name of the exception's type; RUNNER_DIED where the process is gone.
+        details: Traceback, or what Ray says about the death.
+    """
+
+    cause: str
+    details: str
+
+    @classmethod
+    def of_exception(cls, error: BaseException) -> RunnerFailure:
+        """Classified by the exception that started it: an engine wraps what its batch raised."""
+        first = error
+        while first.__cause__ is not None:
+            first = first.__cause__
+        return cls(type(first).__name__, "".join(traceback.format_exception(error)))
+
+    @property
+    def runner_is_dead(self) -> bool:
+        return self.cause == RUNNER_DIED

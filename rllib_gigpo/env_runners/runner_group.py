@@ -1,0 +1,204 @@
+"""All env runners of an Algorithm, local or remote: rolls plans out over those that are alive."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import ray
+from ray.exceptions import ActorUnavailableError
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.env.env_runner_group import EnvRunnerGroup
+
+from rllib_gigpo.env_runners import endings
+from rllib_gigpo.env_runners.group_rollout import DROPPED_GROUPS
+from rllib_gigpo.env_runners.rollout_metrics import ROLLOUT_FAILURE_CAUSES, ROLLOUT_FAILURES
+from rllib_gigpo.env_runners.rollout_plan import RolloutPlan
+from rllib_gigpo.env_runners.runner_answers import RUNNER_DIED, Rollout, RunnerFailure
+
+logger = logging.getLogger(__name__)
+
+LOCAL_RUNNER = 0
+_POLL_S = 0.2
+
+
+class RunnerGroup:
+    """The env runners of an Algorithm.
+
+    A runner that fails while it samples loses its groups, and they are counted; the others' groups are kept. RLlib
+    restarts it, and the Algorithm gives it the current weights before the next iteration. RLlib's config keys
+    `restart_failed_env_runners` and `ignore_env_runner_failures` hold: where both are off, any failure is raised.
+
+    Args:
+        env_runner_group: RLlib's group, with the runners' actors.
+        config: The Algorithm's config.
+    """
+
+    def __init__(self, env_runner_group: EnvRunnerGroup, config: AlgorithmConfig):
+        self._group = env_runner_group
+        self._manager = env_runner_group._worker_manager
+        self._restarts = config.restart_failed_env_runners
+        self._tolerates_failures = config.restart_failed_env_runners or config.ignore_env_runner_failures
+        self._restart_timeout_s = config.env_runner_health_probe_timeout_s
+        self._last_failure: RunnerFailure | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the only runner lives in this process."""
+        return self._group.num_remote_env_runners() == 0
+
+    def roll_out(self, plan: RolloutPlan) -> Rollout:
+        """Rolls `plan` out on all runners that are alive, whole groups each.
+
+        Raises:
+            RuntimeError: No runner is alive; or every part of the plan failed, and not only because runners died; or a
+                part failed and the config tolerates no failures. The message has the last cause.
+        """
+        if self.is_local:
+            return self._group.local_env_runner.roll_out(plan=plan)
+        runner_ids = self.alive()
+        parts = {
+            runner_id: part
+            for runner_id, part in zip(runner_ids, plan.split(len(runner_ids)), strict=True)
+            if part.groups
+        }
+        answers = self.call("roll_out", {runner_id: {"plan": part} for runner_id, part in parts.items()})
+        failures = {id_: answer for id_, answer in answers.items() if isinstance(answer, RunnerFailure)}
+        self._check_failures(failures, len(parts))
+
+        rollouts = [answers[runner_id] for runner_id in parts if runner_id not in failures]
+        counts: Counter[str] = sum((rollout.counts for rollout in rollouts), Counter())
+        for runner_id, failure in failures.items():
+            counts += self._lose(runner_id, parts[runner_id], failure)
+        return Rollout(
+            episodes=[episode for rollout in rollouts for episode in rollout.episodes],
+            counts=counts,
+            metrics=[metrics for rollout in rollouts for metrics in rollout.metrics],
+        )
+
+    def alive(self) -> list[int]:
+        """Ids of the runners that are alive, in order.
+
+        Raises:
+            RuntimeError: There is none.
+        """
+        if self.is_local:
+            return [LOCAL_RUNNER]
+        runner_ids = sorted(self._group.healthy_env_runner_ids())
+        if not runner_ids:
+            raise RuntimeError(
+                f"none of the {self._group.num_remote_env_runners()} env runners is alive; the last cause: "
+                f"{self._cause()}"
+            )
+        return runner_ids
+
+    def call(
+        self, method: str, kwargs: Mapping[int, dict[str, Any]], *, timeout_s: float | None = None
+    ) -> dict[int, Any]:
+        """Calls a method of several runners at once.
+
+        Args:
+            method: Its name.
+            kwargs: Its keyword arguments, by runner id.
+            timeout_s: How long to wait for the answers; None for ever.
+
+        Returns:
+            What each runner answered, by runner id: its return value, or a RunnerFailure. A runner that did not answer
+            in time is missing. The local runner's exceptions are raised as they are.
+        """
+        if self.is_local:
+            return {
+                id_: getattr(self._group.local_env_runner, method)(**arguments) for id_, arguments in kwargs.items()
+            }
+        # Without ids, RLlib's manager would call every runner.
+        if not kwargs:
+            return {}
+        results = self._manager.foreach_actor(
+            "answer",
+            kwargs=[{"method": method, **arguments} for arguments in kwargs.values()],
+            remote_actor_ids=list(kwargs),
+            timeout_seconds=timeout_s,
+        )
+        answers = {
+            result.actor_id: result.get() if result.ok else RunnerFailure(RUNNER_DIED, str(result.get()))
+            for result in results
+        }
+        for answer in answers.values():
+            if isinstance(answer, RunnerFailure):
+                self._last_failure = answer
+        return answers
+
+    def restore(self) -> list[int]:
+        """Takes runners back that were restarted, and waits for those that still are, as long as the config's
+        `env_runner_health_probe_timeout_s`. A runner that Ray has given up is not waited for.
+
+        Returns:
+            Ids of the runners that are alive again, with the weights of the model directory.
+        """
+        deadline = time.monotonic() + self._restart_timeout_s
+        while self._any_restarting() and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        return self._group.probe_unhealthy_env_runners()
+
+    def _any_restarting(self) -> bool:
+        dead = sorted(set(self._manager.actor_ids()) - set(self._manager.healthy_actor_ids()))
+        if not dead:
+            return False
+        # A call to an actor that is being restarted fails at once, so that a single one with a timeout would not wait.
+        answers = self._manager.foreach_actor(
+            "ping", healthy_only=False, remote_actor_ids=dead, timeout_seconds=self._restart_timeout_s
+        )
+        return any(isinstance(answer.get(), ActorUnavailableError) for answer in answers)
+
+    def check_started(self) -> None:
+        """Raises RuntimeError, with the cause, where a runner's process could not be set up."""
+        if not self.is_local and self._group.num_healthy_env_runners() < self._group.num_remote_env_runners():
+            raise RuntimeError(
+                f"{self._group.num_remote_env_runners() - self._group.num_healthy_env_runners()} of "
+                f"{self._group.num_remote_env_runners()} env runners did not start; the cause: {self._cause()}"
+            )
+
+    def _check_failures(self, failures: Mapping[int, RunnerFailure], num_parts: int) -> None:
+        if not failures:
+            return
+        last = list(failures.values())[-1]
+        if not self._tolerates_failures:
+            raise RuntimeError(f"env runners {sorted(failures)} failed while sampling; the last cause: {last.details}")
+        errors = [failure for failure in failures.values() if not failure.runner_is_dead]
+        # What every runner raises alike is an error of the program, and would come again in every iteration.
+        if len(failures) == num_parts and errors:
+            raise RuntimeError(
+                f"all {num_parts} env runners that had groups to roll out failed; the last cause: {errors[-1].details}"
+            )
+
+    def _lose(self, runner_id: int, part: RolloutPlan, failure: RunnerFailure) -> Counter[str]:
+        """Counts the groups of a runner that failed, and has the runner restarted."""
+        logger.warning(
+            "env runner %d failed while sampling; its groups %s are lost: %s",
+            runner_id,
+            [group.group_id for group in part.groups],
+            failure.details,
+        )
+        # What a failed rollout left of an engine or of environments is not known: as RLlib does, start afresh.
+        if self._restarts and not failure.runner_is_dead:
+            ray.kill(self._manager._actors[runner_id], no_restart=False)
+            self._manager.set_actor_state(runner_id, healthy=False)
+        members = len(part.groups) * part.group_size
+        return Counter(
+            {
+                ROLLOUT_FAILURES: len(part.groups),
+                DROPPED_GROUPS: len(part.groups),
+                f"endings/{endings.ROLLOUT_FAILURE}": members,
+                f"{ROLLOUT_FAILURE_CAUSES}/{failure.cause}": members,
+            }
+        )
+
+    def _cause(self) -> str:
+        """Why runners are not alive: the last failure that was seen, or what Ray answers for a dead one."""
+        if self._last_failure is not None:
+            return self._last_failure.details
+        answers = self._manager.foreach_actor("ping", healthy_only=False, timeout_seconds=5)
+        return next((str(answer.get()) for answer in answers if not answer.ok), "unknown: none answers")

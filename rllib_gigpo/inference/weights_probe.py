@@ -1,0 +1,21 @@
+"""The probe of a weight delivery: a fixed token sequence whose log-probabilities tell two sets of weights apart."""
+
+from __future__ import annotations
+
+import numpy as np
+
+PROBE_LENGTH = 16
+
+# Mean absolute difference of log-probs that two implementations of one model may have on the probe. Other weights are
+# whole units away; two float32 forward passes differ by rounding, two bfloat16 ones by up to one step of a large logit.
+PROBE_TOLERANCE = {"float32": 1e-3, "bfloat16": 0.1, "float16": 0.1}
+
+
+def probe_token_ids(vocabulary_size: int) -> np.ndarray:
+    """int32[16], the same for every model of that vocabulary, spread over it."""
+    return (np.arange(PROBE_LENGTH) * vocabulary_size // PROBE_LENGTH).astype(np.int32)
+
+
+def probe_gap(expected: np.ndarray, served: np.ndarray) -> float:
+    """Mean absolute difference of two probes' log-probabilities, float32[15] each; NaN where either has one."""
+    return float(np.abs(expected.astype(np.float64) - served.astype(np.float64)).mean())

@@ -1,0 +1,212 @@
+"""Checkpoints hold everything, are whole or refused; weights that are delivered are the ones that are served."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.fs
+import pytest
+import ray
+from ray.rllib.connectors.connector_v2 import ConnectorV2
+
+from rllib_gigpo.algorithms.gigpo.gigpo import GiGPO, GiGPOConfig
+from rllib_gigpo.algorithms.grpo.grpo import GRPO, GRPOConfig
+from tests.algorithm_cases import largest_difference, small_config, weights_of
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, ignore_reinit_error=True)
+    yield
+    ray.shutdown()
+
+
+def tiny_config(config_class: type = GiGPOConfig) -> Any:
+    return small_config(config_class, group_size=2, groups_per_iteration=2).generation(max_response_tokens=8)
+
+
+@pytest.fixture
+def algo() -> Iterator[Any]:
+    algo = tiny_config().build_algo()
+    yield algo
+    algo.stop()
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A checkpoint of each algorithm."""
+    paths = {}
+    for name, config_class in (("GiGPO", GiGPOConfig), ("GRPO", GRPOConfig)):
+        algo = tiny_config(config_class).build_algo()
+        paths[name] = Path(algo.save_to_path(tmp_path_factory.mktemp(name) / "checkpoint"))
+        algo.stop()
+    return paths
+
+
+class CountsEpisodes(ConnectorV2):
+    """A connector with a state: how many episodes it has seen."""
+
+    seen = 0
+
+    def __call__(self, *, episodes: list, batch: dict, **kwargs: Any) -> dict:
+        self.seen += len(episodes)
+        return batch
+
+    def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        return {"seen": self.seen}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self.seen = state["seen"]
+
+
+def test_the_state_of_a_users_group_connector_survives(tmp_path: Path) -> None:
+    algo = tiny_config().group_connector(lambda: [CountsEpisodes()]).build_algo()
+    algo.train()
+    path = algo.save_to_path(tmp_path / "checkpoint")
+    state = algo.get_state()
+    algo.train()
+    assert algo._group_connector.connectors[0].seen == 8
+    algo.set_state(state)
+    assert algo._group_connector.connectors[0].seen == 4
+    algo.stop()
+    restored = GiGPO.from_checkpoint(path)
+    assert restored._group_connector.connectors[0].seen == 4
+    restored.stop()
+
+
+def test_going_back_to_an_older_state_reaches_learner_and_engine(algo: Any) -> None:
+    state = algo.get_state()
+    before = {name: array.copy() for name, array in weights_of(algo).items()}
+    algo.train()
+    algo.train()
+    assert largest_difference(before, weights_of(algo)) > 0
+    algo.set_state(state)
+    assert largest_difference(before, weights_of(algo)) == 0
+    assert largest_difference(before, algo.env_runner.module.get_state()) == 0
+    assert algo.env_runner.engine.weights_version == 0
+    assert algo.train()["learners"]["default_policy"]["weights_version_lag_mean"] == 0
+
+
+def test_a_save_that_is_stopped_leaves_nothing_or_what_was_there(
+    algo: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = Path(algo.save_to_path(tmp_path / "old"))
+    (path / "notes.txt").write_text("of the user")
+    before = {name: array.copy() for name, array in weights_of(algo).items()}
+    algo.train()
+
+    def stop(*args: Any, **kwargs: Any) -> None:
+        raise KeyboardInterrupt
+
+    # The learners' component has been written by then.
+    with monkeypatch.context() as patch:
+        patch.setattr(type(algo._group_connector), "save_to_path", stop)
+        for target in (path, tmp_path / "new"):
+            with pytest.raises(KeyboardInterrupt):
+                algo.save_to_path(target)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["old"]
+    algo.restore_from_path(path)
+    assert largest_difference(before, weights_of(algo)) == 0
+
+    algo.train()
+    trained = {name: array.copy() for name, array in weights_of(algo).items()}
+    algo.save_to_path(path)
+    algo.train()
+    algo.restore_from_path(path)
+    assert largest_difference(trained, weights_of(algo)) == 0
+    assert (path / "notes.txt").read_text() == "of the user"
+
+
+def test_a_filesystem_that_is_not_local_works_too(algo: Any, tmp_path: Path) -> None:
+    filesystem = pyarrow.fs.SubTreeFileSystem(str(tmp_path), pyarrow.fs.LocalFileSystem())
+    algo.train()
+    algo.save_to_path("runs/checkpoint", filesystem=filesystem)
+    restored = GiGPO.from_checkpoint("runs/checkpoint", filesystem=filesystem)
+    assert largest_difference(weights_of(algo), weights_of(restored)) == 0
+    assert restored._task_cursor == algo._task_cursor == 2
+    restored.stop()
+    (tmp_path / "runs" / "checkpoint" / "algorithm_state.pkl").unlink()
+    with pytest.raises(ValueError, match=r"algorithm_state\.pkl is missing"):
+        algo.restore_from_path("runs/checkpoint", filesystem=filesystem)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda path: (path / "algorithm_state.pkl").unlink(), r"algorithm_state\.pkl is missing"),
+        (lambda path: (path / "class_and_ctor_args.pkl").unlink(), r"class_and_ctor_args\.pkl is missing"),
+        (
+            lambda path: next(path.rglob("model.safetensors")).write_bytes(b""),
+            r"huggingface/model\.safetensors has 0 bytes instead of \d+",
+        ),
+        (lambda path: (path / "checkpoint_manifest.json").unlink(), "no complete checkpoint"),
+        (shutil.rmtree, "there is no checkpoint at"),
+    ],
+)
+def test_a_damaged_checkpoint_is_refused_and_the_file_is_named(
+    saved: dict[str, Path], algo: Any, tmp_path: Path, damage: Any, message: str
+) -> None:
+    path = tmp_path / "checkpoint"
+    shutil.copytree(saved["GiGPO"], path)
+    damage(path)
+    for restore in (GiGPO.from_checkpoint, algo.restore_from_path):
+        with pytest.raises(ValueError, match=message):
+            restore(str(path))
+
+
+def test_a_checkpoint_of_another_algorithm_is_refused(saved: dict[str, Path], algo: Any) -> None:
+    for restore in (GiGPO.from_checkpoint, algo.restore_from_path):
+        with pytest.raises(ValueError, match="checkpoint of GRPO and cannot be restored into GiGPO"):
+            restore(saved["GRPO"])
+    with pytest.raises(ValueError, match="checkpoint of GiGPO and cannot be restored into GRPO"):
+        GRPO.from_checkpoint(saved["GiGPO"])
+
+
+def test_the_last_evaluation_panel_lies_in_the_checkpoint_also_in_that_of_tune(algo: Any, tmp_path: Path) -> None:
+    assert not (Path(algo.save_to_path(tmp_path / "before")) / "evaluation_panel.json").exists()
+    panel_hash = algo.evaluate()["env_runners"]["panel_hash"]
+    (tmp_path / "tune").mkdir()
+    algo.save_checkpoint(str(tmp_path / "tune"))
+    panel = json.loads((tmp_path / "tune" / "evaluation_panel.json").read_text())
+    assert panel["panel_hash"] == panel_hash
+    assert len(panel["outcomes"]) == panel["panel_size"] == 8
+    algo.load_checkpoint(str(tmp_path / "tune"))
+
+
+def test_evaluation_runs_at_its_interval_within_training() -> None:
+    algo = tiny_config().evaluation(evaluation_interval=2).build_algo()
+    assert "evaluation" not in algo.train()
+    evaluation = algo.train()["evaluation"]["env_runners"]
+    assert evaluation["panel_size"] == evaluation["num_episodes"] == 8
+    algo.stop()
+
+
+def test_every_delivery_is_measured(algo: Any) -> None:
+    delivery = algo.train()["weight_delivery"]
+    assert delivery["bytes"] == sum(array.nbytes for array in weights_of(algo).values())
+    assert 0 < delivery["seconds"] < 10
+    # The same weights in the same kind of forward pass: what is left is float32 rounding.
+    assert delivery["weights_probe_gap_max"] <= 1e-5
+
+
+@pytest.mark.parametrize("scale", [0.9, np.nan])
+def test_other_weights_under_the_right_version_are_found_by_the_probe(
+    algo: Any, monkeypatch: pytest.MonkeyPatch, scale: float
+) -> None:
+    deliver = algo.env_runner.engine.deliver
+
+    def deliver_others(weights: dict[str, np.ndarray], version: int) -> None:
+        deliver({name: array * np.float32(scale) for name, array in weights.items()}, version)
+
+    monkeypatch.setattr(algo.env_runner.engine, "deliver", deliver_others)
+    with pytest.raises(
+        RuntimeError, match=r"env runner 0 serves version 0 with a probe gap of .* \(tolerance 0\.001\)"
+    ):
+        algo.deliver_weights()

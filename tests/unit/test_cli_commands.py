@@ -1,0 +1,122 @@
+"""The `rllib` command as it is typed: what it prints and how it exits, without any training."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from rllib_gigpo.cli.main import app
+
+pytestmark = pytest.mark.unit
+
+STOP = ["--stop", '{"training_iteration": 1}']
+TRAIN = ["train", "--algo", "GiGPO", "--env", "EZPoints", *STOP]
+MODEL = '"model_path": "embedded", "max_prompt_tokens": 160, "max_response_tokens": 32'
+EXAMPLE = "gigpo/ezpoints_text_tiny"
+
+
+@pytest.fixture(autouse=True)
+def no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is wrong must be found before Ray starts."""
+    import ray
+
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise AssertionError("Ray was started")
+
+    monkeypatch.setattr(ray, "init", refuse)
+
+
+def run(*arguments: str):
+    return CliRunner().invoke(app, list(arguments))
+
+
+def error_of(*arguments: str) -> str:
+    """The one line that the command prints about wrong input."""
+    result = run(*arguments)
+    assert result.exit_code == 2, result.output
+    (line,) = result.stderr.splitlines()
+    assert result.stdout == ""
+    return line
+
+
+def test_version() -> None:
+    assert run("--version").stdout.startswith("rllib-gigpo ")
+
+
+@pytest.mark.parametrize("command", [["train"], ["train", "run"], ["train", "file"], ["evaluate"], ["example", "run"]])
+def test_every_command_has_help(command: list[str]) -> None:
+    result = run(*command, "--help")
+    assert result.exit_code == 0
+    assert "Usage:" in result.stdout
+
+
+def test_help_says_that_loading_a_checkpoint_runs_code() -> None:
+    assert "only evaluate what you trust" in run("evaluate", "--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "--env", "EZPoints"], "--algo is missing"),
+        (["train", "run"], "--algo is missing"),
+        (["train", "--algo", "GiGPO"], "--stop is missing"),
+        (["train", "-a", "GiPO", *STOP], "unknown algorithm 'GiPO'. Did you mean 'GiGPO'"),
+        (["train", "-r", "GiGPO", "-e", "EZPonts", *STOP], "unknown environment 'EZPonts'. Did you mean 'EZPoints'"),
+        ([*TRAIN], "model_path is not set"),
+        ([*TRAIN, "-c", '{"lr": 3'], "--config '{\"lr\": 3' is not JSON"),
+        ([*TRAIN, "-c", '{"grup_size": 3}'], "did you mean 'group_size'"),
+        ([*TRAIN, "-c", f'{{{MODEL}, "group_size": {{"grid_search": [4, 1]}}}}'], "with group_size=1: "),
+        (["train", "-a", "GiGPO", "-s", '{"x": "y"}'], "--stop has 'x': 'y'"),
+        ([*TRAIN, "--framework", "tf2"], "but there is only torch here"),
+        ([*TRAIN, "--local-mode"], "--local-mode is no more"),
+        ([*TRAIN, "--trace"], "there is only torch"),
+        ([*TRAIN, "--upload-dir=x"], "use --storage-path"),
+        ([*TRAIN, "--resources-per-trial", "{}"], "set num_env_runners"),
+        (["train", "run", "--local-dir", "x"], "use --storage-path"),
+        (["train", "--algo", "GiGPO", "file", "x.py"], "write --algo after `file`"),
+        (["train", "file", "x.py", "--env", "E"], "the file says which environment"),
+        (["train", "file", "nope.yaml"], "nope.yaml does not exist"),
+        ([*TRAIN, "-c", f"{{{MODEL}}}", "--restore", "nope"], "checkpoint nope does not exist"),
+        ([*TRAIN, "-c", f"{{{MODEL}}}", "--scheduler", "best"], "--scheduler best: "),
+        ([*TRAIN, "-c", f"{{{MODEL}}}", "--scheduler", "pbt"], "--scheduler pbt: .*hyperparam_mutations"),
+        ([*TRAIN, "-c", f"{{{MODEL}}}", "--scheduler", "hyperband", "--scheduler-config", '{"a": 1}'], "argument 'a'"),
+        ([*TRAIN, "-c", f"{{{MODEL}}}", "--scheduler", "pbt", "--scheduler-config", '{"metric": "a"}'], "--metric and"),
+        ([*TRAIN, "-c", f"{{{MODEL}}}", "--resume", "-n", "nope"], "nothing to resume"),
+        ([*TRAIN, "-c", f"{{{MODEL}}}", "--ray-address", "auto", "--ray-num-cpus", "2"], "cannot be used with"),
+        (["evaluate", "nope"], "checkpoint nope does not exist"),
+        (["evaluate", "nope", "--config", "{"], "--config '{' is not JSON"),
+        (["evaluate", "nope", "--out", "no/folder/x.json"], "folder .* does not exist"),
+        (["evaluate", "nope", "--steps", "3"], "use --episodes"),
+        (["example", "get", "gigpo/ezpoint_text_tiny"], f"Did you mean '{EXAMPLE}'"),
+        (["example", "run", "gigpo/ezpoint_text_tiny"], f"Did you mean '{EXAMPLE}'"),
+        (["example", "run", EXAMPLE, "--stop", "3"], "--stop '3' is not a JSON object"),
+        (["example", "list", "--filter", "chess"], "no example has 'chess' in its id"),
+    ],
+)
+def test_wrong_input_is_one_line_before_ray_starts(
+    arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert re.search(message, error_of(*arguments))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_options_that_never_were_name_the_nearest() -> None:
+    result = run(*TRAIN, "--nm-samples", "3")
+    assert result.exit_code == 2
+    assert "--num-samples" in result.stderr
+
+
+def test_examples_are_listed_with_their_first_line() -> None:
+    result = run("example", "list", "--filter", "EZPOINTS")
+    assert EXAMPLE in result.stdout
+    assert "GiGPO teaches" in result.stdout
+
+
+def test_an_example_s_file_is_printed_as_it_is() -> None:
+    from rllib_gigpo.tuned_examples.gigpo import ezpoints_text_tiny
+
+    assert run("example", "get", EXAMPLE).stdout == Path(ezpoints_text_tiny.__file__).read_text()
