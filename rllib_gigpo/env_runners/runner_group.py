@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import ray
-from ray.exceptions import ActorUnavailableError
+from ray._private.state import actors
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 
@@ -23,6 +23,7 @@ logger = logging.getLogger(__name__)
 
 LOCAL_RUNNER = 0
 _POLL_S = 0.2
+_NOTICE_S = 10.0
 
 
 class RunnerGroup:
@@ -44,6 +45,7 @@ class RunnerGroup:
         self._tolerates_failures = config.restart_failed_env_runners or config.ignore_env_runner_failures
         self._restart_timeout_s = config.env_runner_health_probe_timeout_s
         self._last_failure: RunnerFailure | None = None
+        self._restarts_seen = {} if self.is_local else self._restarts_of(self._manager.healthy_actor_ids())
 
     @property
     def is_local(self) -> bool:
@@ -138,20 +140,32 @@ class RunnerGroup:
         Returns:
             Ids of the runners that are alive again, with the weights of the model directory.
         """
-        deadline = time.monotonic() + self._restart_timeout_s
-        while self._any_restarting() and time.monotonic() < deadline:
+        start = time.monotonic()
+        while time.monotonic() - start < self._restart_timeout_s and self._any_restarting(time.monotonic() - start):
             time.sleep(_POLL_S)
-        return self._group.probe_unhealthy_env_runners()
+        restored = self._group.probe_unhealthy_env_runners()
+        self._restarts_seen |= self._restarts_of(restored)
+        return restored
 
-    def _any_restarting(self) -> bool:
+    def _any_restarting(self, waited_s: float) -> bool:
+        """Whether a runner that failed is still on its way back: neither alive in a new process nor given up."""
         dead = sorted(set(self._manager.actor_ids()) - set(self._manager.healthy_actor_ids()))
-        if not dead:
-            return False
-        # A call to an actor that is being restarted fails at once, so that a single one with a timeout would not wait.
-        answers = self._manager.foreach_actor(
-            "ping", healthy_only=False, remote_actor_ids=dead, timeout_seconds=self._restart_timeout_s
-        )
-        return any(isinstance(answer.get(), ActorUnavailableError) for answer in answers)
+        for runner_id in dead:
+            actor = self._actor_state(runner_id)
+            # Ray may need a moment to notice a death: until then the actor counts as alive, in its old process.
+            unnoticed = actor["NumRestarts"] == self._restarts_seen.get(runner_id) and waited_s < _NOTICE_S
+            if actor["State"] != "DEAD" and (actor["State"] != "ALIVE" or unnoticed):
+                return True
+        return False
+
+    def _restarts_of(self, runner_ids: list[int]) -> dict[int, int]:
+        """How often each runner has been restarted so far."""
+        return {runner_id: self._actor_state(runner_id)["NumRestarts"] for runner_id in runner_ids}
+
+    def _actor_state(self, runner_id: int) -> dict[str, Any]:
+        """Ray's record of the runner's actor. A call would not tell: it fails at once, for one that is being restarted
+        as for one that is dead."""
+        return actors(self._manager._actors[runner_id]._actor_id.hex())
 
     def check_started(self) -> None:
         """Raises RuntimeError, with the cause, where a runner's process could not be set up."""

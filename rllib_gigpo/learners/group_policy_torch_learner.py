@@ -321,6 +321,12 @@ class GroupPolicyTorchLearner(TorchLearner):
         super()._set_optimizer_state(
             {name: {**entry, "state": _map_buffers(array_to_tensor, entry["state"])} for name, entry in state.items()}
         )
+        for name, optimizer in self._named_optimizers.items():
+            lr = self.config.get_config_for_module(self._optimizer_name_to_module[name]).lr
+            # A schedule goes on where the checkpoint left it. A fixed rate is the config's, which may have changed: a
+            # trial of population-based training takes another's checkpoint and keeps its own rate.
+            if isinstance(lr, int | float):
+                self._set_optimizer_lr(optimizer, lr)
 
 
 def _map_buffers(convert: Callable[[Any], Any], state: dict[str, Any]) -> dict[str, Any]:

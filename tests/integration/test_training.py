@@ -103,6 +103,19 @@ def test_restore_and_continue_equals_uninterrupted(tmp_path):
     restored.stop()
 
 
+def test_a_fixed_learning_rate_is_the_configs_not_the_checkpoints(tmp_path):
+    algo = small_config(lr=1e-3).build_algo()
+    algo.train()
+    path = algo.save_to_path(str(tmp_path / "checkpoint"))
+    saved = weights_of(algo)
+    algo.stop()
+    frozen = small_config(lr=0.0).build_algo()
+    frozen.restore_from_path(path)
+    frozen.train()
+    assert largest_difference(saved, weights_of(frozen)) == 0
+    frozen.stop()
+
+
 def test_after_a_restore_the_engine_samples_from_the_restored_weights(tmp_path):
     algo = small_config().build_algo()
     path = algo.save_to_path(str(tmp_path / "checkpoint"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import time
 from collections import Counter
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -223,19 +222,3 @@ def test_the_piece_takes_the_options_and_keeps_them_in_checkpoints():
     args, kwargs = piece.get_ctor_args_and_kwargs()
     again = AnchorStateGrouping(*args, **pickle.loads(pickle.dumps(kwargs)))
     assert (again.similarity_threshold, again.similarity) == (0.9, "difflib")
-
-
-def test_many_times_faster_than_the_difflib_loop():
-    """Over 200 times in benchmarks/advantages.py; loose here, because other processes may share the core."""
-    rng = np.random.default_rng(0)
-    words = ["".join(rng.choice(list("etaoinshrdlu"), 5)) for _ in range(200)]
-    states = [" ".join(rng.choice(words, 50))[:296] for _ in range(40)]
-    texts = [f"{states[i % 40]} {i:03d}" for i in range(120)]
-    groups = [0] * 120
-    start = time.process_time()
-    plain = difflib_loop(texts, groups, 0.95)
-    plain_seconds = time.process_time() - start
-    start = time.process_time()
-    ours = anchor_state_ids(texts, groups, similarity_threshold=0.95)
-    assert 20 * (time.process_time() - start) < plain_seconds
-    assert ours.tolist() == plain
