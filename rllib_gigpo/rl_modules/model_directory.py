@@ -31,6 +31,11 @@ def validate_model_directory(path: str | Path) -> None:
             f"model_path {str(path)!r} is not a directory. Models are read from disk only; download one with "
             "`hf download MODEL_ID --local-dir DIRECTORY` and give that directory"
         )
+    if (directory / "adapter_config.json").is_file() and not (directory / "config.json").is_file():
+        raise ValueError(
+            f"model directory {directory} holds a LoRA adapter and not the model below it; "
+            "`rllib export CHECKPOINT OUT --merge` writes a whole model"
+        )
     if not (directory / "config.json").is_file():
         raise ValueError(
             f"model directory {directory} has no config.json, so it is not a Hugging Face model; "

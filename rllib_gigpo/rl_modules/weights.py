@@ -7,6 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 
+from rllib_gigpo.rl_modules.lora import has_adapter, is_adapter_weight
+
 
 def tensor_to_array(tensor: torch.Tensor) -> np.ndarray:
     """A copy of `tensor` in host memory, same shape; bfloat16, which numpy lacks, as its bits in uint16."""
@@ -22,7 +24,8 @@ def array_to_tensor(array: np.ndarray) -> torch.Tensor:
 
 
 def get_weights(module: torch.nn.Module) -> dict[str, np.ndarray]:
-    """Parameters and persistent buffers of `module` by name, tied ones once, under the first of their names."""
+    """Parameters and persistent buffers of `module` by name, tied ones once, under the first of their names; of a model
+    with a LoRA adapter, those of the adapter: the rest is never trained, and every process has it already."""
     return {name: tensor_to_array(tensor) for name, tensor in _weights(module).items()}
 
 
@@ -49,6 +52,8 @@ def set_weights(module: torch.nn.Module, weights: Mapping[str, np.ndarray]) -> N
 def _weights(module: torch.nn.Module) -> dict[str, torch.Tensor]:
     first_name: dict[int, str] = {}
     tensors = module.state_dict(keep_vars=True)
+    if has_adapter(module):
+        tensors = {name: tensor for name, tensor in tensors.items() if is_adapter_weight(name)}
     for name, tensor in tensors.items():
         first_name.setdefault(id(tensor), name)
     return {name: tensors[name] for name in first_name.values()}
