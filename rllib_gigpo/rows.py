@@ -49,6 +49,7 @@ class TokenRows:
             the denominator of the loss.
         weights_version: int64[T], version of the weights that sampled the row.
         old_logp: float32[M] or None, log-probabilities under the policy before the first optimizer step of this batch.
+        reference_logp: float32[M] or None, log-probabilities under the reference policy.
     """
 
     token_ids: np.ndarray
@@ -59,6 +60,7 @@ class TokenRows:
     in_loss: np.ndarray
     weights_version: np.ndarray
     old_logp: np.ndarray | None = None
+    reference_logp: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -84,15 +86,18 @@ class TokenRows:
             in_loss=self.in_loss[indices],
             weights_version=self.weights_version[indices],
             old_logp=None if self.old_logp is None else self.old_logp[of_response],
+            reference_logp=None if self.reference_logp is None else self.reference_logp[of_response],
         )
 
     def with_old_logp(self, old_logp: np.ndarray) -> TokenRows:
         """The same rows with `old_logp` (float32[M])."""
-        if old_logp.shape != self.rollout_logp.shape:
-            raise ValueError(
-                f"old_logp has shape {old_logp.shape}, the rows have {self.rollout_logp.shape} response tokens"
-            )
+        self._check_response_column("old_logp", old_logp)
         return replace(self, old_logp=old_logp)
+
+    def with_reference_logp(self, reference_logp: np.ndarray) -> TokenRows:
+        """The same rows with `reference_logp` (float32[M])."""
+        self._check_response_column("reference_logp", reference_logp)
+        return replace(self, reference_logp=reference_logp)
 
     def with_advantages(self, advantages: np.ndarray, in_loss: np.ndarray) -> TokenRows:
         """The same rows with `advantages` (float32[T]) and `in_loss` (bool[T])."""
@@ -141,7 +146,7 @@ class TokenRows:
 
     @classmethod
     def concat(cls, parts: list[TokenRows]) -> TokenRows:
-        """All rows of `parts`, in order. Raises ValueError without parts, or where only some have `old_logp`."""
+        """All rows of `parts`, in order. Raises ValueError without parts, or where only some have a column."""
         if not parts:
             raise ValueError("nothing to concatenate")
         columns: dict[str, Any] = {}
@@ -152,6 +157,12 @@ class TokenRows:
                 raise ValueError(f"{field.name} is set on {len(values) - missing} of {len(values)} parts")
             columns[field.name] = None if missing else np.concatenate(values)
         return cls(**columns)
+
+    def _check_response_column(self, name: str, column: np.ndarray) -> None:
+        if column.shape != self.rollout_logp.shape:
+            raise ValueError(
+                f"{name} has shape {column.shape}, the rows have {self.rollout_logp.shape} response tokens"
+            )
 
 
 class TokenRowBatch(MultiAgentBatch):

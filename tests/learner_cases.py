@@ -12,6 +12,7 @@ from ray.rllib.core.learner.learner_group import LearnerGroup
 
 from rllib_gigpo.learners.group_policy_torch_learner import GroupPolicyTorchLearner
 from rllib_gigpo.rl_modules.causal_lm_rl_module import causal_lm_spec
+from rllib_gigpo.rl_modules.lora import LoraSettings
 from rllib_gigpo.rows import TokenRowBatch, TokenRows
 
 # Plain gradient descent, one step, no clipping of gradients: updates of different splits are comparable to rounding.
@@ -24,6 +25,9 @@ _SETTINGS: dict[str, Any] = {
     "ratio": "token",
     "loss_aggregation": "token-mean",
     "importance_weight_cap": None,
+    "kl_coeff": 0.0,
+    "kl_estimator": "k3",
+    "entropy_coeff": 0.0,
     "micro_batch_tokens": 4096,
     "max_response_tokens": 16,
     "temperature": 1.0,
@@ -37,13 +41,18 @@ _SETTINGS: dict[str, Any] = {
 
 
 def build_learner_group(
-    model_directory: Path, *, num_learners: int = 0, dtype: Any = "float32", **settings: Any
+    model_directory: Path,
+    *,
+    num_learners: int = 0,
+    dtype: Any = "float32",
+    lora: LoraSettings | None = None,
+    **settings: Any,
 ) -> LearnerGroup:
     """A learner group over the model of a directory; `settings` replace the defaults above."""
     config = AlgorithmConfig().learners(learner_class=GroupPolicyTorchLearner, num_learners=num_learners)
     for name, value in {**_SETTINGS, **settings}.items():
         setattr(config, name, value)
-    spec = causal_lm_spec(str(model_directory), dtype=dtype)
+    spec = causal_lm_spec(str(model_directory), dtype=dtype, lora=lora)
     return config.build_learner_group(rl_module_spec=spec.as_multi_rl_module_spec())
 
 

@@ -17,11 +17,21 @@ from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 from ray.rllib.core.learner.training_data import TrainingData
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchDDPRLModule
 from ray.rllib.utils.annotations import override
-from ray.rllib.utils.metrics import WEIGHTS_SEQ_NO
+from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME, WEIGHTS_SEQ_NO
+from ray.rllib.utils.schedules.scheduler import Scheduler
 
 from rllib_gigpo.inference.weights_probe import probe_token_ids
-from rllib_gigpo.learners.losses import policy_loss, token_entropy, token_log_probs, truncated_importance_weights
-from rllib_gigpo.learners.micro_batches import micro_batches, mini_batches, pad_rows
+from rllib_gigpo.learners.losses import (
+    aggregated_sum,
+    kl_penalty,
+    policy_loss,
+    token_entropy,
+    token_log_probs,
+    truncated_importance_weights,
+)
+from rllib_gigpo.learners.micro_batches import micro_batches, mini_batches
+from rllib_gigpo.learners.reference_policy import ReferencePolicy, is_reference_needed
+from rllib_gigpo.learners.response_scores import micro_batch_tensors, score_in_loss, score_responses
 from rllib_gigpo.learners.update_metrics import MiniBatchCounts, MiniBatchMetrics
 from rllib_gigpo.rl_modules.weights import array_to_tensor, tensor_to_array
 from rllib_gigpo.rows import TokenRowBatch, TokenRows
@@ -39,16 +49,34 @@ class GroupPolicyTorchLearner(TorchLearner):
     Read from the config: num_epochs, num_minibatches (a count), micro_batch_tokens (padded tokens per forward pass),
     clip_low, clip_high, dual_clip, ratio, loss_aggregation, max_response_tokens, importance_weight_cap (None is off),
     temperature (of sampling), optimizer ("adamw" | "sgd"), adam_betas, weight_decay, lr, grad_clip (global norm; None
-    is off), seed.
+    is off), seed, kl_coeff (of the KL to the model at `model_path`; a number, or a schedule [[timestep, value], …]),
+    kl_estimator ("k1" | "k2" | "k3"), entropy_coeff.
 
     Logs, per module and over all learners, the metrics that `MiniBatchMetrics` names.
     """
 
     @override(TorchLearner)
+    def build(self) -> None:
+        super().build()
+        self._references: dict[str, ReferencePolicy] = {}
+        self._kl_coeffs: dict[str, Scheduler] = {}
+        for module_id in sorted(self.module.keys()):
+            kl_coeff = self.config.get_config_for_module(module_id).kl_coeff
+            if is_reference_needed(kl_coeff):
+                self._references[module_id] = ReferencePolicy(self.module[module_id].unwrapped(), self._device)
+                self._kl_coeffs[module_id] = Scheduler(kl_coeff)
+
+    @override(Learner)
+    def before_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
+        super().before_gradient_based_update(timesteps=timesteps)
+        for kl_coeff in self._kl_coeffs.values():
+            kl_coeff.update(timestep=timesteps.get(NUM_ENV_STEPS_SAMPLED_LIFETIME, 0))
+
+    @override(TorchLearner)
     def configure_optimizers_for_module(self, module_id: str, config: AlgorithmConfig | None = None) -> None:
         assert config is not None
         params = [param for param in self.get_parameters(self.module[module_id]) if param.requires_grad]
-        if any(param.dtype == torch.float16 for param in params):
+        if any(param.dtype == torch.float16 for param in self.get_parameters(self.module[module_id])):
             # AdamW's epsilon is 0 in float16: its first step divides 0 by 0 and leaves NaN behind.
             raise ValueError(
                 f"dtype of module {module_id} is 'float16', which cannot be trained; use 'float32' or 'bfloat16'"
@@ -87,8 +115,9 @@ class GroupPolicyTorchLearner(TorchLearner):
             for module_id in sorted(self.module.keys())
             if self.should_module_be_updated(module_id, batch)
         }
-        if num_epochs * count > 1:
-            rows = {module_id: self._with_old_log_probs(part, module_id) for module_id, part in rows.items()}
+        # The policy before the first step, and the reference, are scored once, whatever the number of steps.
+        with_old = num_epochs * count > 1
+        rows = {module_id: self._scored(part, module_id, with_old=with_old) for module_id, part in rows.items()}
         for epoch in range(num_epochs):
             rng = np.random.default_rng([self.config.seed or 0, self._weights_seq_no, epoch])
             splits = {module_id: mini_batches(len(part), count, rng) for module_id, part in rows.items()}
@@ -98,18 +127,15 @@ class GroupPolicyTorchLearner(TorchLearner):
                     env_steps=batch.count * (step + 1) // count - batch.count * step // count,
                 )
 
-    def _with_old_log_probs(self, rows: TokenRows, module_id: str) -> TokenRows:
-        if rows.old_logp is not None or len(rows) == 0:
-            return rows
-        # Rows out of the loss are never looked at; they keep the sampler's values.
-        in_loss = np.flatnonzero(rows.in_loss)
-        rest = np.flatnonzero(~rows.in_loss)
-        trained = rows.take(in_loss)
-        parts = [
-            trained.with_old_logp(self.compute_log_probs(trained, module_id)),
-            rows.take(rest).with_old_logp(rows.take(rest).rollout_logp),
-        ]
-        return TokenRows.concat(parts).take(np.argsort(np.concatenate([in_loss, rest])))
+    def _scored(self, rows: TokenRows, module_id: str, *, with_old: bool) -> TokenRows:
+        """The rows with the log-probabilities that they still lack and their loss needs."""
+        if with_old and rows.old_logp is None:
+            old = score_in_loss(rows, lambda in_loss: self.compute_log_probs(in_loss, module_id))
+            rows = rows.with_old_logp(old)
+        if module_id in self._references and rows.reference_logp is None:
+            reference = score_in_loss(rows, lambda in_loss: self.compute_reference_log_probs(in_loss, module_id))
+            rows = rows.with_reference_logp(reference)
+        return rows
 
     @override(Learner)
     def _set_slicing_by_batch_id(self, batch: TokenRowBatch, *, value: bool) -> TokenRowBatch:
@@ -140,7 +166,12 @@ class GroupPolicyTorchLearner(TorchLearner):
             **where,
         )
         self._mini_batch_metrics = metrics = MiniBatchMetrics(
-            self.metrics, module_id, counts, is_first_learner=self._learner_index == 0, **where
+            self.metrics,
+            module_id,
+            counts,
+            is_first_learner=self._learner_index == 0,
+            has_reference=module_id in self._references,
+            **where,
         )
         if counts.rows_in_loss == 0:
             metrics.log(None)
@@ -154,12 +185,12 @@ class GroupPolicyTorchLearner(TorchLearner):
         # Gradients, and with them their norm, are the same on every learner, and so is this decision.
         if not np.isfinite(values["gradient_norm"]):
             logger.warning("%s: gradient norm is %s; optimizer step skipped", module_id, values["gradient_norm"])
-            return values["loss"] / counts.denominator
+            return values["total"] / counts.denominator
         if config.grad_clip is not None:
             torch.nn.utils.clip_grads_with_norm_(params, config.grad_clip, gradient_norm)
         for _, optimizer in self.get_optimizers_for_module(module_id):
             optimizer.step()
-        return values["loss"] / counts.denominator
+        return values["total"] / counts.denominator
 
     def _accumulate_gradients(self, module_id: str, config: AlgorithmConfig, rows: TokenRows, denominator: int) -> None:
         """Forward and backward passes of `rows`, all in the loss; gradients end up averaged over the learners."""
@@ -196,14 +227,15 @@ class GroupPolicyTorchLearner(TorchLearner):
     def compute_loss_for_module(
         self, *, module_id: str, config: AlgorithmConfig, batch: dict[str, Any], fwd_out: dict[str, torch.Tensor]
     ) -> torch.Tensor:
-        """The policy loss of a micro-batch, summed over its K rows with M response tokens.
+        """The loss of a micro-batch, summed over its K rows with M response tokens: the policy loss, the KL to the
+        reference policy where there is one, and the entropy bonus.
 
         Adds its metrics to `self._mini_batch_metrics`.
 
         Args:
             module_id: The module.
             config: Its config.
-            batch: See `_micro_batch`.
+            batch: See `micro_batch_tensors`.
             fwd_out: {"logits": [M, V]}.
 
         Returns:
@@ -226,17 +258,29 @@ class GroupPolicyTorchLearner(TorchLearner):
             dual_clip=config.dual_clip,
             importance_weights=None if cap is None else truncated_importance_weights(old_logp, rollout_logp, cap),
         )
+        total, reference_kl = loss.loss_sum, None
+        if (reference_logp := batch["reference_logp"]) is not None:
+            penalty = kl_penalty(logp, reference_logp, config.kl_estimator)
+            kl_sum = aggregated_sum(penalty, batch["response_lengths"], config.loss_aggregation)
+            total = total + self._kl_coeffs[module_id].get_current_value() * kl_sum
+            reference_kl = kl_penalty(logp.detach(), reference_logp, "k3")
+        # Without a bonus, entropy is a metric, and the graph of another tensor of logits is saved.
+        entropy = token_entropy(logits if config.entropy_coeff else logits.detach(), _temperature(config))
+        if config.entropy_coeff:
+            entropy_sum = aggregated_sum(entropy, batch["response_lengths"], config.loss_aggregation)
+            total = total - config.entropy_coeff * entropy_sum
         self._mini_batch_metrics.add_micro_batch(
             loss,
-            entropy=token_entropy(logits.detach(), _temperature(config)),
+            total=total,
+            entropy=entropy,
             gap=(old_logp - rollout_logp).abs(),
             attention_mask=batch["attention_mask"],
+            reference_kl=reference_kl,
         )
-        return loss.loss_sum
+        return total
 
     # --- Scoring.
 
-    @torch.no_grad()
     def compute_log_probs(
         self, rows: TokenRows, module_id: str = DEFAULT_MODULE_ID, *, temperature: float | None = None
     ) -> np.ndarray:
@@ -252,22 +296,29 @@ class GroupPolicyTorchLearner(TorchLearner):
         Returns:
             float32[M], packed like `rows.rollout_logp`.
         """
-        if len(rows) == 0:
-            return np.zeros(0, np.float32)
-        config = self.config.get_config_for_module(module_id)
-        temperature = _temperature(config) if temperature is None else temperature
         module = self.module[module_id].unwrapped()
-        groups = micro_batches(rows.lengths, config.micro_batch_tokens)
-        scores = []
-        for group in groups:
-            batch = self._micro_batch(rows.take(group), module_id)
-            logits = module.forward_train(batch)["logits"]
-            scores.append(token_log_probs(logits, batch["response_ids"], temperature))
-        order = np.concatenate(groups)
-        scored = rows.take(order).with_old_logp(torch.cat(scores).cpu().numpy())
-        log_probs = scored.take(np.argsort(order)).old_logp
-        assert log_probs is not None
-        return log_probs
+        return self._score(rows, lambda batch: module.forward_train(batch)["logits"], module_id, temperature)
+
+    def compute_reference_log_probs(self, rows: TokenRows, module_id: str = DEFAULT_MODULE_ID) -> np.ndarray:
+        """As `compute_log_probs`, under the reference policy, which there is where kl_coeff is not 0."""
+        return self._score(rows, self._references[module_id].logits, module_id, None)
+
+    def _score(
+        self,
+        rows: TokenRows,
+        logits_of: Callable[[dict[str, Any]], torch.Tensor],
+        module_id: str,
+        temperature: float | None,
+    ) -> np.ndarray:
+        config = self.config.get_config_for_module(module_id)
+        return score_responses(
+            rows,
+            logits_of,
+            temperature=_temperature(config) if temperature is None else temperature,
+            micro_batch_tokens=config.micro_batch_tokens,
+            pad_id=self._pad_id(module_id),
+            device=self._device,
+        )
 
     def probe(self, module_id: str = DEFAULT_MODULE_ID) -> tuple[np.ndarray, np.ndarray]:
         """A fixed token sequence, int32[16], and its log-probs at temperature 1, float32[15], as engines give them."""
@@ -277,19 +328,7 @@ class GroupPolicyTorchLearner(TorchLearner):
         return ids, self.compute_log_probs(row, module_id, temperature=1.0)
 
     def _micro_batch(self, rows: TokenRows, module_id: str) -> dict[str, Any]:
-        """K rows on the device: the fields of `PaddedRows` and advantages float32[K], response_lengths int64[K],
-        rollout_logp float32[M], old_logp float32[M] or None."""
-        arrays = {
-            **vars(pad_rows(rows, self._pad_id(module_id))),
-            "advantages": rows.advantages,
-            "response_lengths": rows.response_lengths,
-            "rollout_logp": rows.rollout_logp,
-            "old_logp": rows.old_logp,
-        }
-        return {
-            name: array_to_tensor(value).to(self._device) if isinstance(value, np.ndarray) else value
-            for name, value in arrays.items()
-        }
+        return micro_batch_tensors(rows, pad_id=self._pad_id(module_id), device=self._device)
 
     def _pad_id(self, module_id: str) -> int:
         return self.module[module_id].unwrapped().tokenizer.pad_token_id

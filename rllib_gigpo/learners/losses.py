@@ -19,6 +19,7 @@ Aggregation = Literal[
     "sequence-mean-token-sum",
     "sequence-mean-token-sum-norm",  # Dr. GRPO: token sums / (rows · max_response_tokens), a constant per row
 ]
+KLEstimator = Literal["k1", "k2", "k3"]
 
 _ENTROPY_CHUNK_ELEMENTS = 2**24  # logits per chunk: 64 MiB in float32
 
@@ -108,6 +109,35 @@ def policy_loss(
             ratio_max=probability_ratio.max() if len(row) else probability_ratio.sum(),
             approx_kl_sum=(torch.expm1(log_ratio) - log_ratio).sum(),
         )
+
+
+def kl_penalty(logp: Tensor, reference_logp: Tensor, estimator: KLEstimator) -> Tensor:
+    """Estimates of KL(π ‖ π_ref) per token, from tokens that π sampled: float[M], with gradients.
+
+    With x = logp − reference_logp (http://joschu.net/blog/kl-approx.html):
+        "k1": x, unbiased. Its own gradient has expectation 0 and would pull nowhere, so it gets that of k2.
+        "k2": x² / 2, biased, but its gradient x·∇logp is an unbiased one of the KL.
+        "k3": exp(−x) − 1 + x, unbiased and never negative; its gradient is that of KL(π_ref ‖ π). In use in GRPO and
+            GiGPO.
+
+    Args:
+        logp: float[M], of the policy being trained.
+        reference_logp: float[M]; detached here.
+        estimator: See above.
+
+    Raises:
+        ValueError: An unknown estimator, or the shapes differ.
+    """
+    _check_choice("kl_estimator", estimator, get_args(KLEstimator))
+    _check_shape("reference_logp", reference_logp, logp)
+    log_ratio = logp - reference_logp.detach()
+    if estimator == "k3":
+        return torch.expm1(-log_ratio) + log_ratio
+    squared = 0.5 * log_ratio.square()
+    if estimator == "k2":
+        return squared
+    # The value of the first term; the rest is 0 and brings the gradient.
+    return log_ratio.detach() + (squared - squared.detach())
 
 
 def aggregated_sum(token_values: Tensor, response_lengths: Tensor, aggregation: Aggregation) -> Tensor:

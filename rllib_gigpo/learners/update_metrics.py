@@ -12,7 +12,20 @@ from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 from rllib_gigpo.learners.losses import Aggregation, PolicyLoss, loss_denominator
 from rllib_gigpo.rows import TokenRows
 
-_SUMS = ("loss", "tokens", "entropy", "ratio", "clipped", "kl", "gap", "micro_batches", "padded", "padding")
+_SUMS = (
+    "loss",
+    "total",
+    "reference_kl",
+    "tokens",
+    "entropy",
+    "ratio",
+    "clipped",
+    "kl",
+    "gap",
+    "micro_batches",
+    "padded",
+    "padding",
+)
 _MAXIMA = ("ratio_max", "gap_max", "gradient_norm")
 
 
@@ -56,6 +69,7 @@ class MiniBatchMetrics:
         ratio_mean: probability ratio of new and old policy, per token.
         clip_fraction: share of tokens that clipping leaves without gradient.
         kl_to_old: k3 estimate of KL(old ‖ new) per token.
+        kl_to_reference: k3 estimate of KL(new ‖ reference) per token; only with a reference policy.
         gradient_norm: global norm before clipping.
         sampler_learner_gap_mean: |old log-prob − the sampler's log-prob| per token.
         padding_share: of the tokens in forward passes.
@@ -75,31 +89,44 @@ class MiniBatchMetrics:
         device: torch.device | str,
         distributed: bool,
         is_first_learner: bool,
+        has_reference: bool = False,
     ):
         self._logger = logger
         self._module_id = module_id
         self._counts = counts
         self._distributed = distributed
         self._is_first_learner = is_first_learner
+        self._has_reference = has_reference
         # Named up front: a learner without rows adds nothing, and still has to hold the same names as the others.
         self._sums = torch.zeros(len(_SUMS), dtype=torch.float64, device=device)
         self._maxima = torch.zeros(len(_MAXIMA), dtype=torch.float64, device=device)
 
     def add_micro_batch(
-        self, loss: PolicyLoss, *, entropy: torch.Tensor, gap: torch.Tensor, attention_mask: torch.Tensor
+        self,
+        loss: PolicyLoss,
+        *,
+        total: torch.Tensor,
+        entropy: torch.Tensor,
+        gap: torch.Tensor,
+        attention_mask: torch.Tensor,
+        reference_kl: torch.Tensor | None = None,
     ) -> None:
         """Adds a micro-batch of M response tokens.
 
         Args:
-            loss: Its loss.
+            loss: Its policy loss.
+            total: A scalar, the sum of all terms of its loss.
             entropy: float[M].
             gap: float[M], |old log-prob − the sampler's|.
             attention_mask: int64[K, L], 0 at padding.
+            reference_kl: float[M], k3 estimates; None without a reference policy.
         """
         size = attention_mask.numel()
         clipped = loss.clipped_low + loss.clipped_high + loss.dual_clipped
         values = {
             "loss": loss.loss_sum,
+            "total": total,
+            "reference_kl": total.new_zeros(()) if reference_kl is None else reference_kl.sum(),
             "tokens": loss.tokens,
             "entropy": entropy.sum(),
             "ratio": loss.ratio_sum,
@@ -142,6 +169,8 @@ class MiniBatchMetrics:
             ("sampler_learner_gap_mean", "gap"),
         ):
             self._log(name, values[key] / values["tokens"])
+        if self._has_reference:
+            self._log("kl_to_reference", values["reference_kl"] / values["tokens"])
         self._log("ratio_max", values["ratio_max"], reduce="max")
         self._log("sampler_learner_gap_max", values["gap_max"], reduce="max")
         self._log("gradient_norm", values["gradient_norm"])

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from rllib_gigpo.learners.losses import (
+    kl_penalty,
     loss_denominator,
     policy_loss,
     token_entropy,
@@ -167,6 +168,58 @@ def test_a_micro_batch_without_rows_still_has_a_backward(ratio, aggregation):
 def test_approximate_kl_by_hand():
     loss, _ = loss_of_ratios([2.0, 0.5, 1.0], [1.0], [3])
     assert loss.approx_kl_sum.item() == pytest.approx((2 - 1 - math.log(2)) + (0.5 - 1 + math.log(2)), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "values", "gradients"),
+    [
+        # The policy gives log 2 more, log 2 less, the same as the reference.
+        ("k1", [math.log(2), -math.log(2), 0.0], [math.log(2), -math.log(2), 0.0]),
+        ("k2", [math.log(2) ** 2 / 2, math.log(2) ** 2 / 2, 0.0], [math.log(2), -math.log(2), 0.0]),
+        ("k3", [0.5 - 1 + math.log(2), 2 - 1 - math.log(2), 0.0], [0.5, -1.0, 0.0]),
+    ],
+)
+def test_kl_penalties_by_hand(estimator, values, gradients):
+    logp = torch.tensor([math.log(0.8), math.log(0.1), -1.0], requires_grad=True)
+    reference_logp = torch.tensor([math.log(0.4), math.log(0.2), -1.0], requires_grad=True)
+    penalty = kl_penalty(logp, reference_logp, estimator)
+    assert_close(penalty, torch.tensor(values))
+    penalty.sum().backward()
+    assert_close(logp.grad, torch.tensor(gradients))
+    assert reference_logp.grad is None
+
+
+@pytest.mark.parametrize(
+    ("estimator", "value", "gradient_of"),
+    [("k1", "forward", "forward"), ("k2", None, "forward"), ("k3", "forward", "reverse")],
+)
+def test_expectations_of_kl_penalties_over_all_tokens(estimator, value, gradient_of):
+    """In expectation over the policy: k1 and k3 are KL(π ‖ ref); gradients are those of it, for k3 of KL(ref ‖ π)."""
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(6, generator=generator, dtype=torch.float64).requires_grad_()
+    reference = torch.randn(6, generator=generator, dtype=torch.float64).log_softmax(-1)
+    logp = logits.log_softmax(-1)
+    p = logp.exp().detach()
+    kl = {
+        "forward": (logp.exp() * (logp - reference)).sum(),
+        "reverse": (reference.exp() * (reference - logp)).sum(),
+    }
+    expected_gradient = torch.autograd.grad(kl[gradient_of], logits, retain_graph=True)[0]
+    expectation = (p * kl_penalty(logp, reference, estimator)).sum()
+    if value is not None:
+        assert_close(expectation, kl[value])
+    assert_close(torch.autograd.grad(expectation, logits)[0], expected_gradient)
+
+
+@pytest.mark.parametrize("estimator", ["k1", "k2", "k3"])
+def test_a_reference_that_forbids_a_sampled_token_is_not_hidden(estimator):
+    logp = torch.tensor([-1.0], requires_grad=True)
+    assert not torch.isfinite(kl_penalty(logp, torch.tensor([-math.inf]), estimator)).all()
+
+
+def test_an_unknown_kl_estimator_is_named():
+    with pytest.raises(ValueError, match="kl_estimator is 'k4'"):
+        kl_penalty(torch.zeros(1), torch.zeros(1), "k4")
 
 
 def test_importance_weights_multiply_each_tokens_loss():

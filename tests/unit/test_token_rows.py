@@ -68,6 +68,14 @@ def test_take_moves_old_log_probs_with_their_rows() -> None:
     assert (taken.old_logp == taken.rollout_logp - 100).all()
 
 
+def test_take_and_concat_move_reference_log_probs_with_their_rows() -> None:
+    rows = _rows([(1, 2), (2, 1), (1, 3)])
+    rows = rows.with_reference_logp(rows.rollout_logp - 7)
+    joined = TokenRows.concat([rows.take(np.array([2])), rows.take(np.array([0]))])
+    assert joined.reference_logp is not None
+    assert joined.reference_logp.tolist() == [-10, -11, -12, -7, -8]
+
+
 def test_concat_joins_what_take_split() -> None:
     rows = _rows([(1, 2), (2, 1), (1, 3)])
     joined = TokenRows.concat([rows.take(np.array([0])), rows.take(np.array([1, 2]))])
@@ -107,6 +115,8 @@ def test_a_missing_log_prob_is_refused() -> None:
 def test_old_log_probs_of_another_length_are_refused() -> None:
     with pytest.raises(ValueError, match="old_logp has shape"):
         _rows([(1, 2)]).with_old_logp(np.zeros(3, np.float32))
+    with pytest.raises(ValueError, match="reference_logp has shape"):
+        _rows([(1, 2)]).with_reference_logp(np.zeros(3, np.float32))
 
 
 def test_a_batch_carries_rows_by_module_and_counts_environment_steps() -> None:

@@ -1,0 +1,34 @@
+"""The reference policy, from which a KL term keeps the trained one from straying."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from rllib_gigpo.rl_modules.causal_lm_rl_module import CausalLMRLModule, response_logits
+from rllib_gigpo.rl_modules.lora import adapter_disabled, has_adapter
+
+
+def is_reference_needed(kl_coeff: float | Sequence[Sequence[float]]) -> bool:
+    """Whether a coefficient, or any value of a schedule [[timestep, value], …], differs from 0."""
+    if isinstance(kl_coeff, int | float):
+        return kl_coeff != 0
+    return any(value != 0 for _, value in kl_coeff)
+
+
+class ReferencePolicy:
+    """The model at `model_path`, whatever the module's weights have become since, by training or from a checkpoint.
+
+    Under LoRA it is the module's own base model with the adapter switched off, which takes no memory; else a second,
+    frozen model of the same type on `device`.
+    """
+
+    def __init__(self, module: CausalLMRLModule, device: torch.device | str):
+        self._lm = module.lm if has_adapter(module.lm) else module.load_base().requires_grad_(False).to(device)
+
+    def logits(self, batch: dict[str, Any]) -> torch.Tensor:
+        """Logits of the response tokens of a micro-batch, [M, V]; see `response_logits`."""
+        with torch.no_grad(), adapter_disabled(self._lm):
+            return response_logits(self._lm, batch)

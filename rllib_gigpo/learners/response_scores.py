@@ -1,0 +1,76 @@
+"""Log-probabilities of the responses of token rows under some policy, by forward passes of micro-batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from rllib_gigpo.learners.losses import token_log_probs
+from rllib_gigpo.learners.micro_batches import micro_batches, pad_rows
+from rllib_gigpo.rl_modules.weights import array_to_tensor
+from rllib_gigpo.rows import TokenRows
+
+
+def micro_batch_tensors(rows: TokenRows, *, pad_id: int, device: torch.device | str) -> dict[str, Any]:
+    """K rows with M response tokens on the device: the fields of `PaddedRows` and advantages float32[K],
+    response_lengths int64[K], rollout_logp float32[M], old_logp and reference_logp, float32[M] or None each."""
+    arrays = {
+        **vars(pad_rows(rows, pad_id)),
+        "advantages": rows.advantages,
+        "response_lengths": rows.response_lengths,
+        "rollout_logp": rows.rollout_logp,
+        "old_logp": rows.old_logp,
+        "reference_logp": rows.reference_logp,
+    }
+    return {
+        name: array_to_tensor(value).to(device) if isinstance(value, np.ndarray) else value
+        for name, value in arrays.items()
+    }
+
+
+@torch.no_grad()
+def score_responses(
+    rows: TokenRows,
+    logits_of: Callable[[dict[str, Any]], torch.Tensor],
+    *,
+    temperature: float,
+    micro_batch_tokens: int,
+    pad_id: int,
+    device: torch.device | str,
+) -> np.ndarray:
+    """Log-probabilities of the response tokens.
+
+    Args:
+        rows: The rows, with M response tokens; may be none.
+        logits_of: Logits, [M_i, V], of the response tokens of a micro-batch as `micro_batch_tensors` makes it.
+        temperature: Of the policy.
+        micro_batch_tokens: Padded tokens per forward pass.
+        pad_id: Any id that the model embeds.
+        device: Of the model.
+
+    Returns:
+        float32[M], packed like `rows.rollout_logp`.
+    """
+    if len(rows) == 0:
+        return np.zeros(0, np.float32)
+    groups = micro_batches(rows.lengths, micro_batch_tokens)
+    scores = []
+    for group in groups:
+        batch = micro_batch_tensors(rows.take(group), pad_id=pad_id, device=device)
+        scores.append(token_log_probs(logits_of(batch), batch["response_ids"], temperature))
+    order = np.concatenate(groups)
+    scored = rows.take(order).with_old_logp(torch.cat(scores).cpu().numpy())
+    log_probs = scored.take(np.argsort(order)).old_logp
+    assert log_probs is not None
+    return log_probs
+
+
+def score_in_loss(rows: TokenRows, score: Callable[[TokenRows], np.ndarray]) -> np.ndarray:
+    """What `score` gives for the rows in the loss, float32[M]. The others are never looked at; they keep the sampler's
+    log-probabilities."""
+    scores = rows.rollout_logp.copy()
+    scores[np.repeat(rows.in_loss, rows.response_lengths)] = score(rows.take(np.flatnonzero(rows.in_loss)))
+    return scores
