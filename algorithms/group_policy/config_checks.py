@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
+from ray.rllib.utils.schedules.scheduler import Scheduler
 
 from rllib_gigpo.environments import check_environment
+from rllib_gigpo.rl_modules.lora import check_lora_targets
 from rllib_gigpo.rl_modules.model_directory import validate_model_directory
 
 # RLlib and Tune put these into a config dict though they are not attributes of a config.
@@ -39,6 +41,7 @@ _CHOICES = {
         "sequence-mean-token-sum",
         "sequence-mean-token-sum-norm",
     ),
+    "kl_estimator": ("k1", "k2", "k3"),
     "optimizer": ("adamw", "sgd"),
 }
 _AT_LEAST_ONE = (
@@ -50,7 +53,7 @@ _AT_LEAST_ONE = (
     "max_prompt_tokens",
     "max_response_tokens",
 )
-_NOT_NEGATIVE = ("advantage_std_floor", "invalid_action_penalty", "weight_decay", "top_k")
+_NOT_NEGATIVE = ("advantage_std_floor", "invalid_action_penalty", "entropy_coeff", "weight_decay", "top_k")
 
 
 def check_known_keys(config: AlgorithmConfig, keys: Iterable[str]) -> None:
@@ -93,6 +96,7 @@ def check_values(config: Any) -> Iterator[str]:
         if not getattr(config, key) >= 0:
             yield f"{key}={getattr(config, key)!r} must not be negative."
     yield from _check_loss(config)
+    yield from _check_lora(config)
     yield from _check_groups(config)
     yield from _check_environment_and_model(config)
 
@@ -106,6 +110,7 @@ def _check_loss(config: Any) -> Iterator[str]:
         yield f"dual_clip={config.dual_clip} must be greater than 1, or None."
     if config.importance_weight_cap is not None and not config.importance_weight_cap > 0:
         yield f"importance_weight_cap={config.importance_weight_cap} must be greater than 0, or None."
+    yield from _check_kl_coeff(config.kl_coeff)
     if not 0 <= config.gamma <= 1:
         yield f"gamma={config.gamma} must be in [0, 1]."
     if not config.in_evaluation and not config.temperature > 0:
@@ -113,6 +118,33 @@ def _check_loss(config: Any) -> Iterator[str]:
             f"temperature={config.temperature} cannot be trained on: sampling must be random. Set it greater than 0; "
             "for greedy evaluation use evaluation(evaluation_config=type(config).overrides(temperature=0))."
         )
+
+
+def _check_kl_coeff(kl_coeff: Any) -> Iterator[str]:
+    """Of a number, or of RLlib's schedules."""
+    try:
+        Scheduler.validate(
+            fixed_value_or_schedule=kl_coeff, setting_name="kl_coeff", description="coefficient of the KL term"
+        )
+        values = [kl_coeff] if isinstance(kl_coeff, int | float) else [value for _, value in kl_coeff]
+        wrong = any(not value >= 0 for value in values)
+    except (ValueError, TypeError, IndexError) as problem:
+        yield f"kl_coeff={kl_coeff!r} must be a number or a schedule [[0, value], [timestep, value], …]: {problem}"
+        return
+    if wrong:
+        yield f"kl_coeff={kl_coeff!r} must not be negative."
+
+
+def _check_lora(config: Any) -> Iterator[str]:
+    if config.lora_rank is None:
+        for key, default in (("lora_alpha", None), ("lora_targets", "all-linear")):
+            if getattr(config, key) != default:
+                yield f"{key}={getattr(config, key)!r} does nothing without language_model(lora_rank=…)."
+        return
+    if not isinstance(config.lora_rank, int) or isinstance(config.lora_rank, bool) or config.lora_rank < 1:
+        yield f"lora_rank={config.lora_rank!r} must be an integer of at least 1, or None for training all weights."
+    if config.lora_alpha is not None and not config.lora_alpha > 0:
+        yield f"lora_alpha={config.lora_alpha!r} must be greater than 0, or None for lora_rank."
 
 
 def _check_groups(config: Any) -> Iterator[str]:
@@ -150,6 +182,8 @@ def _check_environment_and_model(config: Any) -> Iterator[str]:
                 "Environments with an embedded model have one in rllib_gigpo.env_adapters.embedded_model_path(name)."
             )
         validate_model_directory(config.model_path)
+        if config.lora_rank is not None:
+            check_lora_targets(config.model_path, config.lora_targets)
         _check_context_length(config)
     except ValueError as problem:
         yield str(problem)

@@ -25,6 +25,7 @@ from rllib_gigpo.connectors.token_rows import TokenRowPacking
 from rllib_gigpo.env_runners.group_env_runner import GroupEnvRunner
 from rllib_gigpo.environments import default_agent_format
 from rllib_gigpo.inference.protocol import SamplingParams
+from rllib_gigpo.rl_modules.lora import LoraSettings, Targets
 
 if TYPE_CHECKING:
     from ray.rllib.core.learner.learner import Learner
@@ -47,6 +48,9 @@ class GroupPolicyConfig(AlgorithmConfig):
         self.model_path: str | None = None
         self.model_dtype: Literal["float32", "bfloat16", "float16"] = "float32"
         self.attn_implementation = "sdpa"
+        self.lora_rank: int | None = None
+        self.lora_alpha: float | None = None
+        self.lora_targets: Targets = "all-linear"
         # agent_format()
         self.prompt_template: str | None = None
         self.history_length: int | None = None
@@ -77,6 +81,9 @@ class GroupPolicyConfig(AlgorithmConfig):
         self.dual_clip: float | None = None
         self.loss_aggregation = "token-mean"
         self.importance_weight_cap: float | None = 2.0
+        self.kl_coeff: float | list[list[float]] = 0.0
+        self.kl_estimator: Literal["k1", "k2", "k3"] = "k3"
+        self.entropy_coeff = 0.0
         self.micro_batch_tokens = 16_384
         self.optimizer: Literal["adamw", "sgd"] = "adamw"
         self.adam_betas = (0.9, 0.999)
@@ -108,6 +115,9 @@ class GroupPolicyConfig(AlgorithmConfig):
         model_path: str | None = NotProvided,
         model_dtype: str = NotProvided,
         attn_implementation: str = NotProvided,
+        lora_rank: int | None = NotProvided,
+        lora_alpha: float | None = NotProvided,
+        lora_targets: Targets = NotProvided,
     ) -> GroupPolicyConfig:
         """Sets the model that is trained.
 
@@ -115,8 +125,18 @@ class GroupPolicyConfig(AlgorithmConfig):
             model_path: Hugging Face directory with config, safetensors weights, tokenizer and chat template.
             model_dtype: "float32", "bfloat16" or "float16", of the weights in learners and engines.
             attn_implementation: As in `AutoModelForCausalLM.from_pretrained`.
+            lora_rank: Trains a float32 LoRA adapter of this rank and not the model itself. None: trains all weights.
+            lora_alpha: The adapter is scaled by lora_alpha / lora_rank. None: a scale of 1.
+            lora_targets: Layers with an adapter: "all-linear", or a list of names such as "q_proj".
         """
-        return self._set(model_path=model_path, model_dtype=model_dtype, attn_implementation=attn_implementation)
+        return self._set(
+            model_path=model_path,
+            model_dtype=model_dtype,
+            attn_implementation=attn_implementation,
+            lora_rank=lora_rank,
+            lora_alpha=lora_alpha,
+            lora_targets=lora_targets,
+        )
 
     def agent_format(
         self,
@@ -157,8 +177,7 @@ class GroupPolicyConfig(AlgorithmConfig):
                 trajectory as truncated.
             max_response_tokens: A longer response is cut there.
             temperature: 0 is greedy, for evaluation only. The loss uses the training temperature too.
-            top_p: Nucleus sampling; 1 is off.
-            top_k: Only the k most likely tokens; 0 is off.
+            top_p, top_k: Nucleus sampling, 1 is off; only the k most likely tokens, 0 is off.
         """
         return self._set(
             engine=engine,
@@ -217,6 +236,9 @@ class GroupPolicyConfig(AlgorithmConfig):
         dual_clip: float | None = NotProvided,
         loss_aggregation: str = NotProvided,
         importance_weight_cap: float | None = NotProvided,
+        kl_coeff: float | list[list[float]] = NotProvided,
+        kl_estimator: str = NotProvided,
+        entropy_coeff: float = NotProvided,
         micro_batch_tokens: int = NotProvided,
         optimizer: str = NotProvided,
         adam_betas: tuple[float, float] = NotProvided,
@@ -244,10 +266,12 @@ class GroupPolicyConfig(AlgorithmConfig):
                 "sequence-mean-token-sum-norm".
             importance_weight_cap: Truncates the importance weight old policy / rollout policy of each token; None
                 leaves the difference between sampler and learner uncorrected.
+            kl_coeff: Of the KL to the model at model_path: a number, or a schedule [[timestep, value], …]. 0 is off.
+            kl_estimator: "k1", "k2" or "k3", see `rllib_gigpo.learners.losses.kl_penalty`.
+            entropy_coeff: Of the entropy bonus per token.
             micro_batch_tokens: Tokens, padding included, of one forward and backward pass.
             optimizer: "adamw" or "sgd".
-            adam_betas: Of AdamW.
-            weight_decay: Of the optimizer.
+            adam_betas, weight_decay: Of AdamW; of the optimizer.
             kwargs: RLlib's own: gamma, lr, grad_clip, num_epochs and others.
         """
         check_keyword_arguments("training", super().training, kwargs, GroupPolicyConfig.training)
@@ -267,6 +291,9 @@ class GroupPolicyConfig(AlgorithmConfig):
             dual_clip=dual_clip,
             loss_aggregation=loss_aggregation,
             importance_weight_cap=importance_weight_cap,
+            kl_coeff=kl_coeff,
+            kl_estimator=kl_estimator,
+            entropy_coeff=entropy_coeff,
             micro_batch_tokens=micro_batch_tokens,
             optimizer=optimizer,
             adam_betas=adam_betas,
@@ -295,10 +322,12 @@ class GroupPolicyConfig(AlgorithmConfig):
     def get_default_rl_module_spec(self) -> RLModuleSpec:
         from rllib_gigpo.rl_modules.causal_lm_rl_module import CausalLMRLModule
 
+        lora = LoraSettings(self.lora_rank or 0, self.lora_alpha, self.lora_targets, seed=self.seed or 0)
         model_config = {
             "model_path": self.model_path,
             "dtype": self.model_dtype,
             "attn_implementation": self.attn_implementation,
+            "lora": lora._asdict() if lora.rank else None,
         }
         return RLModuleSpec(module_class=CausalLMRLModule, model_config=model_config)
 

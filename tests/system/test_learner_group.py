@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from rllib_gigpo.algorithms.group_policy.learner_update import update_learners
 from rllib_gigpo.algorithms.group_policy.weight_delivery import pack_weights
 from rllib_gigpo.inference.weights_probe import probe_gap
 from rllib_gigpo.learners.group_policy_torch_learner import GroupPolicyTorchLearner
+from rllib_gigpo.rl_modules.lora import LoraSettings
 from rllib_gigpo.rows import TokenRows
 from tests.learner_cases import batch_of, build_learner_group, max_difference, random_rows, weights_of
 from tests.tiny_models import save_tiny_model
@@ -80,6 +82,34 @@ def test_two_learners_with_uneven_and_empty_shards_give_the_weights_of_one(tmp_p
             states = _states(two)
             assert max_difference(states[0], states[1]) == 0
             assert max_difference(weights_of(one), states[0]) <= 1e-6
+    finally:
+        two.shutdown()
+
+
+def test_two_learners_with_an_adapter_and_a_reference_give_the_weights_of_one(tmp_path: Path) -> None:
+    directory = save_tiny_model(tmp_path / "model")
+    rows = replace(random_rows(20), in_loss=np.arange(20) % 5 != 0)
+    everything, no_rows = np.arange(20), np.arange(0)
+    settings: dict[str, Any] = {"lora": LoraSettings(rank=4), "kl_coeff": 0.5, "micro_batch_tokens": 150}
+    one = build_learner_group(directory, **settings)
+    two = build_learner_group(directory, num_learners=NUM_LEARNERS, **settings)
+    try:
+        before = weights_of(one)
+        # Scoring the reference switches the adapter off and on: what DDP hangs on its weights must survive that.
+        for first, second in (
+            (everything[:13], everything[13:]),
+            (everything, no_rows),
+            (everything[::2], everything[1::2]),
+        ):
+            (expected,) = _update(one, [rows])
+            metrics = _update(two, [rows.take(first), rows.take(second)])
+            states = _states(two)
+            assert max_difference(states[0], states[1]) == 0
+            assert max_difference(weights_of(one), states[0]) <= 1e-6
+            for name in ("policy_loss", "kl_to_reference", "total_loss"):
+                assert [m[name] for m in metrics] == pytest.approx([expected[name]] * NUM_LEARNERS, rel=1e-4, abs=1e-7)
+        assert expected["kl_to_reference"] > 1e-4
+        assert max_difference(before, weights_of(one)) > 1e-3
     finally:
         two.shutdown()
 
