@@ -9,6 +9,7 @@ import typer
 import rllib_gigpo
 from rllib_gigpo.cli.evaluate import evaluate
 from rllib_gigpo.cli.example import example_app
+from rllib_gigpo.cli.export import export
 from rllib_gigpo.cli.gone_options import EvaluateCommand
 from rllib_gigpo.cli.train import train_app
 
@@ -23,6 +24,7 @@ app = typer.Typer(
 app.add_typer(train_app, name="train")
 app.add_typer(example_app, name="example")
 app.command("evaluate", cls=EvaluateCommand)(evaluate)
+app.command("export")(export)
 
 
 def _print_version(wanted: bool) -> None:

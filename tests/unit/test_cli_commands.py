@@ -46,7 +46,9 @@ def test_version() -> None:
     assert run("--version").stdout.startswith("rllib-gigpo ")
 
 
-@pytest.mark.parametrize("command", [["train"], ["train", "run"], ["train", "file"], ["evaluate"], ["example", "run"]])
+@pytest.mark.parametrize(
+    "command", [["train"], ["train", "run"], ["train", "file"], ["evaluate"], ["export"], ["example", "run"]]
+)
 def test_every_command_has_help(command: list[str]) -> None:
     result = run(*command, "--help")
     assert result.exit_code == 0
@@ -89,6 +91,7 @@ def test_help_says_that_loading_a_checkpoint_runs_code() -> None:
         (["evaluate", "nope"], "checkpoint nope does not exist"),
         (["evaluate", "nope", "--config", "{"], "--config '{' is not JSON"),
         (["evaluate", "nope", "--out", "no/folder/x.json"], "folder .* does not exist"),
+        (["export", "nope", "out"], "checkpoint nope does not exist"),
         (["evaluate", "nope", "--steps", "3"], "use --episodes"),
         (["example", "get", "gigpo/ezpoint_text_tiny"], f"Did you mean '{EXAMPLE}'"),
         (["example", "run", "gigpo/ezpoint_text_tiny"], f"Did you mean '{EXAMPLE}'"),

@@ -1,0 +1,89 @@
+"""`rllib export`: writes the model of a checkpoint as a Hugging Face directory."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rllib_gigpo.cli.checkpoint import checkpoint_class
+from rllib_gigpo.cli.errors import reported_errors
+
+if TYPE_CHECKING:
+    from rllib_gigpo.rl_modules.model_directory import DtypeName
+
+_MODULES = Path("learner_group", "learner", "rl_module")
+_MODEL = "huggingface"
+
+
+def export(
+    checkpoint: Annotated[Path, typer.Argument(metavar="CHECKPOINT", help="Folder with rllib_checkpoint.json in it.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write, which must not exist or be empty.")],
+    merge: Annotated[bool, typer.Option("--merge", help="Add a LoRA adapter to the model below it.")] = False,
+    model_path: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The model below the adapter. Default: where training found it.")
+    ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Tracebacks of errors.")] = False,
+) -> None:
+    """Write the model of a checkpoint as a Hugging Face directory.
+
+    A model that was trained with LoRA is written as the PEFT directory of its adapter, or with --merge as a whole
+    model. Of several policies, each gets a folder of its own in OUT. Needs no Ray, and loads no pickle.
+    """
+    with reported_errors(verbose):
+        models = _models(checkpoint)
+        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise ValueError(f"{out} exists and is not an empty folder; name another")
+        if model_path is not None and not merge:
+            raise ValueError(f"--model-path {model_path} does nothing without --merge")
+        for name, model in models.items():
+            target = out if len(models) == 1 else out / name
+            is_adapter = _is_adapter(model)
+            if is_adapter and merge:
+                _merge(model, target, model_path)
+            else:
+                shutil.copytree(model, target, dirs_exist_ok=True)
+            kind = "model" if merge or not is_adapter else "adapter"
+            typer.echo(f"{kind}: {target}")
+
+
+def _models(checkpoint: Path) -> dict[str, Path]:
+    """The model directory of every module of a whole checkpoint, by the module's id."""
+    checkpoint_class(checkpoint)
+    models = {folder.parent.name: folder for folder in sorted((checkpoint / _MODULES).glob(f"*/{_MODEL}"))}
+    if not models:
+        raise ValueError(f"there is no {_MODULES / '*' / _MODEL} in checkpoint {checkpoint}")
+    return models
+
+
+def _is_adapter(model: Path) -> bool:
+    from rllib_gigpo.rl_modules.lora import ADAPTER_CONFIG_FILE
+
+    return (model / ADAPTER_CONFIG_FILE).is_file()
+
+
+def _merge(adapter: Path, target: Path, model_path: Path | None) -> None:
+    """Writes the model with the adapter added, in the type that the model is stored in, and its tokenizer."""
+    from rllib_gigpo.rl_modules.lora import merged_model, read_adapter_config
+    from rllib_gigpo.rl_modules.model_directory import load_causal_lm, load_tokenizer, validate_model_directory
+
+    config = read_adapter_config(adapter)
+    base = model_path or Path(config["base_model_name_or_path"])
+    if not base.is_dir():
+        raise ValueError(f"the model below the adapter, {base}, is not there: name its folder with --model-path")
+    validate_model_directory(base)
+    merged = merged_model(load_causal_lm(base, dtype=_stored_dtype(base)), adapter)
+    merged.save_pretrained(str(target))
+    load_tokenizer(adapter).save_pretrained(str(target))
+
+
+def _stored_dtype(model: Path) -> DtypeName:
+    from rllib_gigpo.rl_modules.model_directory import DTYPE_NAMES
+
+    config: dict[str, Any] = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    # The name that transformers wrote before version 5.
+    name = config.get("dtype") or config.get("torch_dtype")
+    return name if name in DTYPE_NAMES else "float32"
