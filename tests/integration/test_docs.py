@@ -52,7 +52,7 @@ def test_every_metric_is_in_the_glossary():
         .environment("EZPoints")
         .language_model(model_path=str(embedded_model_path("EZPoints")))
         .generation(max_prompt_tokens=160, max_response_tokens=32)
-        .training(group_size=4, groups_per_iteration=2, lr=1e-4)
+        .training(group_size=4, groups_per_iteration=2, lr=1e-4, kl_coeff=0.01)
         .evaluation(evaluation_duration=4, evaluation_interval=1)
         .env_runners(num_env_runners=0)
         .learners(num_learners=0)

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import ray
 import torch
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.learner.learner_group import LearnerGroup
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
 from transformers import AutoModelForCausalLM
 
-from rllib_gigpo.algorithms.grpo.grpo import GRPO, GRPOConfig
 from rllib_gigpo.learners.group_policy_torch_learner import GroupPolicyTorchLearner
 from rllib_gigpo.rl_modules.lora import LoraSettings
 from rllib_gigpo.rows import TokenRows
-from tests.algorithm_cases import small_config
 from tests.learner_cases import batch_of, build_learner_group, max_difference, random_rows, weights_of
 from tests.tiny_models import save_tiny_model
 
@@ -118,7 +114,8 @@ def _log_probs(model: Any, rows: TokenRows, temperature: float) -> list[np.ndarr
     return result
 
 
-@pytest.mark.parametrize("estimator", ["k1", "k2", "k3"])
+# The gradient of k2 is that of k1.
+@pytest.mark.parametrize("estimator", ["k1", "k3"])
 def test_kl_alone_pulls_the_policy_back_to_the_reference(model_directory: Path, estimator: str) -> None:
     """Responses of one token, sampled from the policy before each update: its KL over all tokens is exact."""
     group = _perturbed_group(model_directory, kl_coeff=1.0, kl_estimator=estimator, optimizer="adamw", lr=1e-3)
@@ -191,35 +188,3 @@ def test_the_entropy_bonus_raises_entropy(model_directory: Path) -> None:
     metrics = [_update(group, rows) for _ in range(5)]
     assert metrics[0]["total_loss"] == pytest.approx(-0.5 * metrics[0]["entropy"], rel=1e-5)
     assert metrics[-1]["entropy"] > metrics[0]["entropy"] + 0.1
-
-
-class NoAdvantages(GRPO):
-    """Training with the KL term alone."""
-
-    def compute_advantages(self, rows: Any) -> np.ndarray:
-        return np.zeros(len(rows), np.float32)
-
-
-@pytest.fixture
-def cluster() -> Iterator[None]:
-    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, ignore_reinit_error=True)
-    yield
-    ray.shutdown()
-
-
-def test_an_algorithm_without_advantages_returns_to_its_model(cluster: None) -> None:
-    config = small_config(
-        GRPOConfig, kl_coeff=1.0, train_on_zero_signal_groups=True, lr=3e-4, num_minibatches=2, groups_per_iteration=1
-    ).generation(max_response_tokens=16)
-    config.algo_class = NoAdvantages
-    algo = config.build_algo()
-    try:
-        first = algo.train()["learners"]["default_policy"]
-        # Its second step sees what rounding and weight decay leave of a first step without a gradient.
-        assert first["kl_to_reference"] < 1e-6
-        _perturb(algo.learner_group, scale=0.05)
-        algo.deliver_weights()
-        kls = [float(algo.train()["learners"]["default_policy"]["kl_to_reference"]) for _ in range(6)]
-        assert kls[-1] < 0.7 * kls[0], kls
-    finally:
-        algo.stop()

@@ -7,7 +7,7 @@ import ray
 import torch
 
 from rllib_gigpo.algorithms.gigpo.gigpo import GiGPOConfig
-from rllib_gigpo.algorithms.grpo.grpo import GRPOConfig
+from rllib_gigpo.algorithms.grpo.grpo import GRPO, GRPOConfig
 from rllib_gigpo.columns import PROMPT_IDS, RESPONSE_IDS, ROLLOUT_LOGP, TASK
 from rllib_gigpo.env_adapters import make_env
 from rllib_gigpo.rows import TokenRows
@@ -213,4 +213,29 @@ def test_the_embedded_model_loads_by_the_ordinary_path_after_training(tmp_path):
     trained = weights_of(algo)
     own = dict(model.named_parameters())
     assert all(torch.equal(own[name].detach(), torch.from_numpy(trained[name])) for name in trained)
+    algo.stop()
+
+
+class NoAdvantages(GRPO):
+    """Training with the KL term alone."""
+
+    def compute_advantages(self, rows):
+        return np.zeros(len(rows), np.float32)
+
+
+def test_with_the_kl_term_alone_a_perturbed_policy_returns_to_its_model():
+    config = small_config(GRPOConfig, kl_coeff=1.0, train_on_zero_signal_groups=True, lr=3e-4, groups_per_iteration=1)
+    config.algo_class = NoAdvantages
+    algo = config.generation(max_response_tokens=16).build_algo()
+    # The second step of it sees what rounding and weight decay leave of a first step without a gradient.
+    assert algo.train()["learners"]["default_policy"]["kl_to_reference"] < 1e-6
+    rng = np.random.default_rng(0)
+    perturbed = {
+        name: (array + 0.05 * rng.standard_normal(array.shape)).astype(np.float32)
+        for name, array in sorted(weights_of(algo).items())
+    }
+    algo.learner_group._learner.module["default_policy"].set_state(perturbed)
+    algo.deliver_weights()
+    kls = [float(algo.train()["learners"]["default_policy"]["kl_to_reference"]) for _ in range(6)]
+    assert np.mean(kls[-2:]) < 0.5 * kls[0], kls
     algo.stop()
