@@ -40,11 +40,15 @@ class EvaluationPanel:
         return cls([_outcome(episode) for episode in episodes], len(tasks), digest.hexdigest())
 
     def metrics(self) -> dict[str, Any]:
-        """panel_size, panel_hash, and the standard error of success_rate (binomial)."""
-        played = len(self.outcomes)
-        rate = sum(outcome["won"] for outcome in self.outcomes) / played if played else math.nan
-        stderr = math.sqrt(rate * (1 - rate) / played) if played else math.nan
-        return {"panel_size": self.size, "panel_hash": self.hash, "success_rate_stderr": stderr}
+        """panel_size, panel_hash, and success_rate with its binomial standard error, over all tasks of the panel: one
+        that could not be played to its end is not won."""
+        rate = sum(outcome["won"] for outcome in self.outcomes) / self.size
+        return {
+            "panel_size": self.size,
+            "panel_hash": self.hash,
+            "success_rate": rate,
+            "success_rate_stderr": math.sqrt(rate * (1 - rate) / self.size),
+        }
 
     def to_json(self) -> dict[str, Any]:
         """What is written beside a checkpoint."""

@@ -38,8 +38,10 @@ from rllib_gigpo.algorithms.group_policy.group_policy_config import GroupPolicyC
 from rllib_gigpo.algorithms.group_policy.learner_update import update_learners
 from rllib_gigpo.algorithms.group_policy.weight_delivery import deliver_weights
 from rllib_gigpo.connectors.token_rows import STEP_ROWS, TOKEN_ROWS
+from rllib_gigpo.env_runners import endings
 from rllib_gigpo.env_runners.rollout_metrics import rollout_metrics
 from rllib_gigpo.env_runners.rollout_plan import GroupPlan, RolloutPlan
+from rllib_gigpo.env_runners.runner_answers import Rollout
 from rllib_gigpo.env_runners.runner_group import RunnerGroup
 from rllib_gigpo.env_runners.task_stream import TaskStream
 from rllib_gigpo.rows import StepRows, TokenRows
@@ -130,6 +132,7 @@ class GroupPolicy(Algorithm):
         )
         self.restore_env_runners(self.env_runner_group)
         rollout = self._runners.roll_out(plan)
+        _check_any_finished(rollout, plan)
         self._last_panel = EvaluationPanel.from_episodes(
             rollout.episodes, tasks, env=str(self.config.env), env_config=self.config.env_config
         )
@@ -192,6 +195,7 @@ class GroupPolicy(Algorithm):
 
     def _sample(self, plan: RolloutPlan) -> list[SingleAgentEpisode]:
         rollout = self._runners.roll_out(plan)
+        _check_any_finished(rollout, plan)
         self.metrics.aggregate(rollout.metrics, key=ENV_RUNNER_RESULTS)
         self._log(ENV_RUNNER_RESULTS, rollout_metrics(rollout.episodes, rollout.counts))
         return rollout.episodes
@@ -340,6 +344,13 @@ class GroupPolicy(Algorithm):
             raise RuntimeError(
                 f"{all_learners - alive} of {all_learners} learners failed to {action}; the cause is logged above"
             )
+
+
+def _check_any_finished(rollout: Rollout, plan: RolloutPlan) -> None:
+    """Raises RuntimeError where every member of every group has failed: that would come again in every iteration."""
+    failed = sum(rollout.counts[f"endings/{ending}"] for ending in (endings.ENV_FAILURE, endings.PROMPT_OVERFLOW))
+    if not rollout.episodes and failed == len(plan.groups) * plan.group_size:
+        raise RuntimeError(f"all {failed} trajectories of a rollout failed; the last cause: {rollout.last_failure}")
 
 
 def _nested(metrics: dict[str, Any]) -> dict[str, Any]:

@@ -50,4 +50,10 @@ class ActionParser(ConnectorV2):
         metrics: Any = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        return batch | {PARSED_RESPONSE: self.parser(batch[RESPONSE_TEXT])}
+        parsed = self.parser(batch[RESPONSE_TEXT])
+        if not (isinstance(parsed, ParsedResponse) and isinstance(parsed.action, str)):
+            raise TypeError(
+                f"response_parser={getattr(self.parser, '__qualname__', self.parser)!r} returned {parsed!r}; it must "
+                "return a ParsedResponse with a str as its action"
+            )
+        return batch | {PARSED_RESPONSE: parsed}

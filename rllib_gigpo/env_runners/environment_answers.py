@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from rllib_gigpo.columns import ADMISSIBLE_ACTIONS
+
 
 class EnvironmentAnswerError(TypeError):
     """An environment answered something that Gymnasium's API or the environment contract does not allow."""
@@ -43,11 +45,21 @@ def check_step(answer: Any) -> tuple[str, float, bool, bool, dict[str, Any]]:
 def _check_observation(method: str, observation: Any) -> None:
     if not isinstance(observation, str):
         raise EnvironmentAnswerError(f"{method}() returned the observation {_describe(observation)}; it must be a str")
+    try:
+        observation.encode()
+    except UnicodeEncodeError as error:
+        raise EnvironmentAnswerError(
+            f"{method}() returned an observation that is not valid Unicode: {error}"
+        ) from error
 
 
 def _check_info(method: str, info: Any) -> None:
     if not isinstance(info, dict):
         raise EnvironmentAnswerError(f"{method}() returned the info {_describe(info)}; it must be a dict")
+    if isinstance(info.get(ADMISSIBLE_ACTIONS), str):
+        raise EnvironmentAnswerError(
+            f"{method}() returned {ADMISSIBLE_ACTIONS}={_describe(info[ADMISSIBLE_ACTIONS])}; it must be a list of str"
+        )
 
 
 def _describe(value: Any) -> str:

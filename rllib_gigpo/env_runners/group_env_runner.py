@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from importlib import import_module
 from typing import Any
 
 import gymnasium as gym
@@ -82,8 +83,9 @@ class GroupEnvRunner(SingleAgentEnvRunner):
 
     def roll_out(self, plan: RolloutPlan) -> Rollout:
         """`sample`, with this runner's metrics."""
+        self._rollout.last_failure = None
         episodes, counts = self.sample(plan=plan)
-        return Rollout(episodes, counts, [self.get_metrics()])
+        return Rollout(episodes, counts, [self.get_metrics()], self._rollout.last_failure)
 
     @override(SingleAgentEnvRunner)
     def set_state(self, state: StateDict) -> None:
@@ -125,9 +127,13 @@ class GroupEnvRunner(SingleAgentEnvRunner):
 
 
 def _environment_creator(env: Any) -> Any:
-    """Creator `EnvContext -> gymnasium.Env` of a config's `env`: a registered name, a Gymnasium id, or a class."""
+    """Creator `EnvContext -> gymnasium.Env` of a config's `env`: a registered name, a Gymnasium id, or a class or its
+    path."""
     if not isinstance(env, str):
         return env
     if _global_registry.contains(ENV_CREATOR, env):
         return _global_registry.get(ENV_CREATOR, env)
+    if env not in gym.registry and "." in env:
+        module, _, name = env.rpartition(".")
+        return getattr(import_module(module), name)
     return lambda context: gym.make(env, **context)

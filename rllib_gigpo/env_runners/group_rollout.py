@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import traceback
 from collections import Counter, deque
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -89,6 +90,7 @@ class GroupRollout:
         self._env_to_module = env_to_module
         self._module_to_env = module_to_env
         self._counts: Counter[str] = Counter()
+        self.last_failure: str | None = None
 
     def run(self, plan: RolloutPlan) -> list[SingleAgentEpisode]:
         """Rolls out every group of `plan`.
@@ -99,6 +101,7 @@ class GroupRollout:
 
         Raises:
             ValueError: The pool has no room for one group.
+            TypeError: The config's response parser returned something that is no ParsedResponse.
         """
         if plan.group_size > self._pool.num_envs:
             raise ValueError(
@@ -254,21 +257,31 @@ class GroupRollout:
     def _end_by_overflow(self, member: _Member) -> None:
         """Ends a trajectory whose prompt does not fit: truncated where it has steps, else it leaves its group."""
         member.ending = endings.PROMPT_OVERFLOW
+        self.last_failure = (
+            f"task {member.group.task!r}, step {len(member.episode)}: the prompt does not fit into max_prompt_tokens, "
+            "even without history"
+        )
         self._counts[f"endings/{endings.PROMPT_OVERFLOW}"] += 1
         if len(member.episode) > 0:
             member.episode.is_truncated = True
             member.episode.get_infos(-1)[ENDING] = endings.PROMPT_OVERFLOW
 
     def _count_env_failure(self, group: GroupPlan, index: int, failure: Exception) -> None:
+        cause = f"{FAILURE_CAUSES}/{type(failure).__name__}"
         self._counts[f"endings/{endings.ENV_FAILURE}"] += 1
-        self._counts[f"{FAILURE_CAUSES}/{type(failure).__name__}"] += 1
-        logger.warning(
-            "group %d, task %r: the environment of member %d failed; the member leaves its group",
-            group.group_id,
-            group.task,
-            index,
-            exc_info=failure,
-        )
+        self._counts[cause] += 1
+        self.last_failure = "".join(traceback.format_exception(failure))
+        # One traceback a cause and rollout: where all environments fail alike, hundreds would hide it.
+        if self._counts[cause] == 1:
+            logger.warning(
+                "group %d, task %r: the environment of member %d failed; it leaves its group. "
+                "The count of such failures is in env_runners/%s.",
+                group.group_id,
+                group.task,
+                index,
+                cause,
+                exc_info=failure,
+            )
 
     def _kept(self, members: list[_Member], plan: RolloutPlan) -> list[SingleAgentEpisode]:
         """Episodes of a group that go on to credit assignment."""
@@ -284,7 +297,11 @@ def _run_to_end(coroutine: Coroutine[Any, Any, T]) -> T:
     """Runs a coroutine on an event loop of its own, also where this thread already runs one (a notebook)."""
     try:
         asyncio.get_running_loop()
+        has_loop = True
     except RuntimeError:
+        has_loop = False
+    # Not inside the handler: every exception of a rollout would then name this one as its context.
+    if not has_loop:
         return asyncio.run(coroutine)
     with ThreadPoolExecutor(max_workers=1) as thread:
         return thread.submit(asyncio.run, coroutine).result()

@@ -21,11 +21,13 @@ class Rollout:
         episodes: Members of a group side by side and in order, groups in the plan's order.
         counts: What was counted on the way (see `GroupRollout.take_counts`).
         metrics: What each runner's MetricsLogger reduced.
+        last_failure: Why the last member that failed did so; None where none did.
     """
 
     episodes: list[SingleAgentEpisode]
     counts: Counter[str]
     metrics: list[dict[str, Any]]
+    last_failure: str | None = None
 
 
 @dataclass(frozen=True)

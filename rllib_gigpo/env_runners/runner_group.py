@@ -79,6 +79,7 @@ class RunnerGroup:
             episodes=[episode for rollout in rollouts for episode in rollout.episodes],
             counts=counts,
             metrics=[metrics for rollout in rollouts for metrics in rollout.metrics],
+            last_failure=next((rollout.last_failure for rollout in rollouts if rollout.last_failure), None),
         )
 
     def alive(self) -> list[int]:

@@ -157,26 +157,77 @@ def test_evaluation_has_its_own_sampling_parameters():
     algo.stop()
 
 
-class _RaisesOnThirdStep(gym.Wrapper):
+class _EverySecondRaisesOnce(gym.Wrapper):
+    """Every second environment that is made raises in its third step."""
+
+    made = 0
+
     def __init__(self, config):
         super().__init__(make_env("EZPoints"))
+        self.breaks = _EverySecondRaisesOnce.made % 2 == 1
+        _EverySecondRaisesOnce.made += 1
         self.steps = 0
 
     def step(self, action):
         self.steps += 1
-        if self.steps == 3:
+        if self.breaks and self.steps == 3:
             raise OSError("the simulator died")
         return super().step(action)
 
 
 def test_training_goes_on_when_environments_fail():
-    algo = small_config().environment(_RaisesOnThirdStep).build_algo()
-    for _ in range(2):
-        result = algo.train()
+    algo = small_config().environment(_EverySecondRaisesOnce).build_algo()
+    result = algo.train()
     failures = result["env_runners"]["endings"]["env_failure"]
     assert failures > 0
     assert failures + result["env_runners"]["num_episodes"] + result["env_runners"]["dropped_episodes"] == 16
     assert result["env_runners"]["env_failure_causes"]["OSError"] == failures
+    algo.stop()
+
+
+class _NeverStarts(gym.Wrapper):
+    def __init__(self, config):
+        super().__init__(make_env("EZPoints"))
+
+    def reset(self, *, seed=None, options=None):
+        raise OSError("no data folder")
+
+
+def test_a_run_in_which_every_environment_fails_ends_with_the_cause():
+    algo = small_config().environment(_NeverStarts).build_algo()
+    with pytest.raises(RuntimeError, match=r"(?s)all 16 trajectories .*OSError: no data folder"):
+        algo.training_step()
+    with pytest.raises(RuntimeError, match=r"(?s)all 8 trajectories .*OSError: no data folder"):
+        algo.evaluate()
+    algo.stop()
+
+
+class _RaisesOnOddTasks(gym.Wrapper):
+    def __init__(self, config):
+        super().__init__(make_env("EZPoints"))
+
+    def reset(self, *, seed=None, options=None):
+        self.odd = options["task"] % 2 == 1
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action):
+        if self.odd:
+            raise OSError("the simulator died")
+        observation, _, _, _, info = super().step(action)
+        return observation, 10.0, True, False, {**info, "won": True}
+
+
+def test_a_panel_task_that_fails_is_not_won():
+    algo = small_config().environment(_RaisesOnOddTasks).build_algo()
+    panel = algo.evaluate()["env_runners"]
+    assert (panel["panel_size"], panel["num_episodes"], panel["success_rate"]) == (8, 4, 0.5)
+    algo.stop()
+
+
+def test_a_wrong_response_parser_is_named():
+    algo = small_config().agent_format(response_parser=lambda text: text).build_algo()
+    with pytest.raises(TypeError, match=r"response_parser=.*<lambda>.* must return a ParsedResponse"):
+        algo.training_step()
     algo.stop()
 
 

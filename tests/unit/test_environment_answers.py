@@ -25,6 +25,8 @@ def test_a_good_answer_comes_back_with_python_types():
         (("room", 0.0, 1, False, {}), "terminated=1"),
         (("room", 0.0, False, None, {}), "truncated=None"),
         (("room", 0.0, False, False, None), "info None"),
+        (("room", 0.0, False, False, {"admissible_actions": "look go"}), "admissible_actions='look go'"),
+        (("room \ud800", 0.0, False, False, {}), "not valid Unicode"),
     ],
 )
 def test_a_wrong_step_answer_is_named(answer, message):
