@@ -10,6 +10,7 @@ admissible actions: that takes most of the skill away again, leaves the reading,
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -19,22 +20,27 @@ from transformers import PreTrainedTokenizerBase, Qwen2ForCausalLM
 
 from rllib_gigpo.agent_formats import PromptTemplate, encode_prompt
 from rllib_gigpo.env_adapters.household import HOUSEHOLD
+from rllib_gigpo.env_adapters.household.expert import expert_actions, situation, thought
 from rllib_gigpo.env_adapters.household.household import Household
-from rllib_gigpo.env_adapters.household.layouts import RECEPTACLES
-from rllib_gigpo.env_adapters.household.room import Room
 from rllib_gigpo.rl_modules.embedded import build_causal_lm, build_tokenizer, save_model, warm_start
 
 SEED = 0
 EPISODES = 3000
-READING_STEPS = 2000
+ROWS_PER_SITUATION = 4000
+READING_STEPS = 700
 READING_LEARNING_RATE = 3e-3
 WEAK_EXPERT_PROBABILITY = 0.35
-WEAK_STEPS = 400
+WEAK_STEPS = 250
 WEAK_LEARNING_RATE = 1.5e-3
 
 
 def demonstrations(
-    *, episodes: int, played_by_expert: float, shown_by_expert: float | None, seed: int
+    *,
+    episodes: int,
+    played_by_expert: float,
+    shown_by_expert: float | None = None,
+    most_per_situation: int | None = None,
+    seed: int,
 ) -> Iterator[tuple[str, str]]:
     """User message and response of every step of `episodes` games.
 
@@ -42,10 +48,14 @@ def demonstrations(
     shows that same action, or, if `shown_by_expert` is given, one drawn anew with that probability.
 
     The thought tells how the task stands: a correct reading of the state and the task, never the action.
+
+    With `most_per_situation`, steps in a situation that has come up as often are played but not shown: most of a game
+    is search, and a model that sees little else learns little else.
     """
     rng = np.random.default_rng(seed)
     prompt = PromptTemplate(HOUSEHOLD.agent_format.prompt_template)
     env = Household()
+    times: Counter[tuple[str, str]] = Counter()
 
     def choose(expert_probability: float) -> str:
         actions = expert_actions(env.room) if rng.random() < expert_probability else env.room.commands()
@@ -57,47 +67,26 @@ def demonstrations(
             user_message = prompt.render(observation=observation, history=(), step=step, task=info["task_description"])
             played = choose(played_by_expert)
             shown = played if shown_by_expert is None else choose(shown_by_expert)
-            yield user_message, f"<think>{thought(env.room)}</think><action>{shown}</action>"
+            times[situation(env.room)] += 1
+            if most_per_situation is None or times[situation(env.room)] <= most_per_situation:
+                yield user_message, f"<think>{thought(env.room)}</think><action>{shown}</action>"
             observation, _, terminated, truncated, info = env.step(played)
             if terminated or truncated:
                 break
 
 
-def expert_actions(room: Room) -> list[str]:
-    """What a player without memory of its own does next: several actions where it has to guess where to look."""
-    wanted, destination = room.layout.object_to_put, room.layout.destination
-    if room.held == wanted and room.place != destination:
-        return [f"go to {destination}"]
-    if room.is_closed:
-        return [f"open {room.place}"]
-    if room.held is not None:
-        if room.place is not None:
-            return [f"put {room.held} in {room.place}"]
-    elif wanted in room.visible:
-        return [f"take {wanted} from {room.place}"]
-    elsewhere = [receptacle for receptacle in RECEPTACLES if receptacle != room.place]
-    unchecked = [receptacle for receptacle in elsewhere if receptacle not in room.checked]
-    return [f"go to {receptacle}" for receptacle in unchecked or elsewhere]
-
-
-def thought(room: Room) -> str:
-    """How the task stands, in one sentence."""
-    wanted, destination = room.layout.object_to_put, room.layout.destination
-    if room.held == wanted:
-        return f"I hold the {wanted} {'at' if room.place == destination else 'for'} the {destination}."
-    if room.held is not None:
-        return f"I hold the {room.held} not the {wanted}."
-    if wanted in room.visible:
-        return f"I see the {wanted} for the {destination}."
-    return f"I need the {wanted} for the {destination}."
-
-
 def build(directory: Path) -> None:
     """Builds tokenizer and model, warms the model up, and writes both to `directory`."""
-    reading = list(demonstrations(episodes=EPISODES, played_by_expert=0.5, shown_by_expert=1.0, seed=SEED))
-    weak = list(
-        demonstrations(episodes=EPISODES, played_by_expert=WEAK_EXPERT_PROBABILITY, shown_by_expert=None, seed=SEED + 1)
+    reading = list(
+        demonstrations(
+            episodes=EPISODES,
+            played_by_expert=0.5,
+            shown_by_expert=1.0,
+            most_per_situation=ROWS_PER_SITUATION,
+            seed=SEED,
+        )
     )
+    weak = list(demonstrations(episodes=EPISODES, played_by_expert=WEAK_EXPERT_PROBABILITY, seed=SEED + 1))
     tokenizer = build_tokenizer([text for row in weak for text in row])
     model = build_causal_lm(tokenizer, seed=SEED)
     for rows, steps, learning_rate in (

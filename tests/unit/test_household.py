@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from rllib_gigpo.env_adapters.household.embedded_household import expert_actions
+from rllib_gigpo.env_adapters.household.expert import expert_actions
 from rllib_gigpo.env_adapters.household.household import Household
 from rllib_gigpo.env_adapters.household.layouts import OBJECTS, RECEPTACLES, Layout, layout_of_task
 from rllib_gigpo.env_adapters.household.room import Room

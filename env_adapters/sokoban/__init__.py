@@ -1,0 +1,19 @@
+"""Sokoban as text (Schrader 2018, gym-sokoban), with levels from a generator of our own."""
+
+from __future__ import annotations
+
+from rllib_gigpo.agent_formats import AgentFormat
+from rllib_gigpo.environment_entry import EnvironmentEntry
+
+# Names the default symbols; with other ones, give a prompt template that names those.
+SOKOBAN_PROMPT = """\
+Push every box onto a target: # wall, _ floor, O target, X box, √ box on a target, P you, S you on a target.
+You can push one box at a time, and never pull.
+Reply <think>reason</think><action>direction</action>, with up, down, left or right for the direction.
+{{ observation }}"""
+
+SOKOBAN = EnvironmentEntry(
+    name="Sokoban",
+    entry_point="rllib_gigpo.env_adapters.sokoban.sokoban:Sokoban",
+    agent_format=AgentFormat(prompt_template=SOKOBAN_PROMPT),
+)
