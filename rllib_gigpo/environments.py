@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import gymnasium as gym
@@ -37,9 +38,37 @@ def default_agent_format(env: Any) -> AgentFormat:
 
 
 def check_environment(env: Any) -> None:
-    """Raises ValueError where a config's `env` cannot be made: not set, or a name that nobody registered."""
+    """Raises ValueError where a config's `env` cannot be made.
+
+    It is a name that is registered with rllib_gigpo, Gymnasium or Ray, a class path such as "package.module.Class", a
+    subclass of `gym.Env`, or a function from an EnvContext to an environment.
+    """
     if env is None:
         raise ValueError(f"env is not set: use environment(…) with one of {', '.join(registry.environment_names())}.")
-    if not isinstance(env, str) or env in gym.registry or _global_registry.contains(ENV_CREATOR, env) or "." in env:
-        return
-    registry.environment(env)
+    if not isinstance(env, str):
+        _check_creator(env, f"env={env!r}")
+    elif env not in gym.registry and not _global_registry.contains(ENV_CREATOR, env):
+        if "." in env:
+            _check_creator(_imported(env), f"env={env!r}")
+        else:
+            registry.environment(env)
+
+
+def _check_creator(env: Any, name: str) -> None:
+    if not callable(env) or (isinstance(env, type) and not issubclass(env, gym.Env)):
+        raise ValueError(
+            f"{name} must be a registered name, a class path, a subclass of gymnasium.Env, or a function from an "
+            "EnvContext to an environment."
+        )
+
+
+def _imported(path: str) -> Any:
+    """What the class path names. Raises ValueError where there is nothing, or importing it fails."""
+    module, _, name = path.rpartition(".")
+    try:
+        return getattr(import_module(module), name)
+    except Exception as error:  # a module runs any code while it is imported
+        raise ValueError(
+            f"env={path!r} is no registered name, and as a class path it cannot be imported: "
+            f"{type(error).__name__}: {error}."
+        ) from error

@@ -78,8 +78,8 @@ def register_with_ray() -> None:
     Ray keeps pickled values in its registry and unpickles one when it is looked up, in whichever process. What goes in
     here is a reference to the name, so that registering imports no algorithm, environment or torch.
 
-    `rllib_gigpo/__init__.py` calls this as soon as `ray.tune.registry` is imported, and after each `ray.init`: Ray
-    forgets all registered names with `ray.shutdown`.
+    `rllib_gigpo/__init__.py` calls this as soon as `ray.tune.registry` is imported, and after each `ray.shutdown`,
+    with which Ray forgets all registered names.
     """
     from ray.tune import registry as ray_registry
 

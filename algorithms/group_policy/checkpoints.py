@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,8 +13,12 @@ from typing import Any
 
 import pyarrow.fs
 from ray.rllib.algorithms.algorithm import Algorithm
+from ray.rllib.utils.checkpoints import Checkpointable
 
 MANIFEST_FILE = "checkpoint_manifest.json"
+_SAVING_INSIDE = ".saving"
+# The trained model, as a Hugging Face directory within a checkpoint.
+OWN_MODEL = "learner_group/learner/rl_module/default_policy/huggingface"
 
 
 def locate(path: Any, filesystem: pyarrow.fs.FileSystem | None = None) -> tuple[str, pyarrow.fs.FileSystem]:
@@ -32,15 +37,30 @@ def locate(path: Any, filesystem: pyarrow.fs.FileSystem | None = None) -> tuple[
 def saved_whole(path: str, filesystem: pyarrow.fs.FileSystem) -> Iterator[str]:
     """Gives a directory to write a checkpoint into, which becomes `path` when all is written.
 
-    Locally that is a temporary directory beside or inside of `path`. A process that is killed leaves behind what was at
-    `path` before; only in the moment in which an older checkpoint's files are replaced one by one is there neither, and
-    then the manifest is missing. On other filesystems, which cannot rename, it is `path` itself.
+    Locally that is `.<name>.saving` beside `path`. A checkpoint that is already there is moved to `.<name>.old`, and
+    the new one into its place; `check_checkpoint` moves the old one back if a process is killed between the two. What
+    else lies at the top of the old directory, a user's notes for example, moves on into the new one.
+
+    A directory without a checkpoint, as Tune gives one, stays: the new files are moved into it, the manifest last. So
+    it is with a checkpoint in a directory that cannot be moved away, a mount point or the working directory: there,
+    and on other filesystems, which cannot rename and where it is `path` itself, a killed process may leave a
+    checkpoint that is not whole, and so is refused.
+
+    Raises:
+        NotADirectoryError: `path` is a file. Nothing was written.
     """
     if not isinstance(filesystem, pyarrow.fs.LocalFileSystem):
         yield path
         return
-    final = Path(path)
-    staging = final / ".saving" if final.is_dir() else final.with_name(f".{final.name}.saving")
+    final = Path(path).resolve()
+    if final.exists() and not final.is_dir():
+        raise NotADirectoryError(f"cannot save a checkpoint at {final}: it is a file; name a directory")
+    _bring_back(final)
+    if _old(final).is_dir():
+        _remove_old(final)
+    stays = final.is_dir() and not ((final / MANIFEST_FILE).is_file() and _can_move(final))
+    # A directory that stays may be on another filesystem than the one around it.
+    staging = final / _SAVING_INSIDE if stays else _staging(final)
     shutil.rmtree(staging, ignore_errors=True)  # of a process that was killed
     staging.mkdir(parents=True)
     try:
@@ -48,16 +68,14 @@ def saved_whole(path: str, filesystem: pyarrow.fs.FileSystem) -> Iterator[str]:
     except BaseException:
         shutil.rmtree(staging, ignore_errors=True)
         raise
-    if not final.is_dir():
+    if stays:
+        _move_into(staging, final)
+    elif final.is_dir():
+        final.rename(_old(final))
         staging.rename(final)
-        return
-    (final / MANIFEST_FILE).unlink(missing_ok=True)
-    for entry in sorted(staging.iterdir(), key=lambda entry: entry.name == MANIFEST_FILE):
-        target = final / entry.name
-        if target.is_dir() and not target.is_symlink():
-            shutil.rmtree(target)
-        entry.replace(target)
-    staging.rmdir()
+        _remove_old(final)
+    else:
+        staging.rename(final)
 
 
 def write_manifest(path: str, filesystem: pyarrow.fs.FileSystem, algorithm: type) -> None:
@@ -68,12 +86,14 @@ def write_manifest(path: str, filesystem: pyarrow.fs.FileSystem, algorithm: type
 
 
 def check_checkpoint(path: str, filesystem: pyarrow.fs.FileSystem, algorithm: type) -> None:
-    """Checks a checkpoint before anything is read from it.
+    """Checks a checkpoint before anything is read from it; moves back one that a killed process had moved away.
 
     Raises:
         ValueError: There is none at `path`, it was saved only in part, a file is missing or has another size, or
             another algorithm saved it. The message names the file, or the algorithms.
     """
+    if isinstance(filesystem, pyarrow.fs.LocalFileSystem):
+        _bring_back(Path(path))
     found = _files(path, filesystem)
     if not found:
         raise ValueError(f"there is no checkpoint at {path}")
@@ -94,6 +114,75 @@ def check_checkpoint(path: str, filesystem: pyarrow.fs.FileSystem, algorithm: ty
             f"{path} is a checkpoint of {manifest['algorithm']} and cannot be restored into {algorithm.__name__}. To "
             "start from its model, set language_model(model_path=…) to the huggingface directory inside of it."
         )
+
+
+def config_with_own_model(path: str, filesystem: pyarrow.fs.FileSystem) -> dict[str, Any] | None:
+    """The config's state in a local checkpoint, with the checkpoint's own model where the one at `model_path` is gone.
+
+    Unpickles it: only for a checkpoint that `check_checkpoint` accepted, and whose origin is trusted.
+
+    Returns:
+        None where the model is still at `model_path`.
+
+    Raises:
+        ValueError: It is gone and is needed itself: below a LoRA adapter, or as the reference policy of a KL term.
+    """
+    with filesystem.open_input_stream(f"{path}/{Checkpointable.CLASS_AND_CTOR_ARGS_FILE_NAME}") as stream:
+        config: dict[str, Any] = pickle.load(stream)["ctor_args_and_kwargs"][0][0]
+    own_model = Path(path, OWN_MODEL)
+    if Path(config["model_path"]).is_dir() or not own_model.is_dir():
+        return None
+    if config["lora_rank"] or config["kl_coeff"]:
+        use = "the LoRA adapter's base" if config["lora_rank"] else "the reference policy of kl_coeff"
+        raise ValueError(
+            f"model_path {config['model_path']!r} of the checkpoint {path} is not there any more. It is {use}, which "
+            "the checkpoint does not hold: give from_checkpoint(…, config=…) a config with the model's new path."
+        )
+    return {**config, "model_path": str(own_model)}
+
+
+def _staging(final: Path) -> Path:
+    """What is here is never whole."""
+    return final.with_name(f".{final.name}.saving")
+
+
+def _old(final: Path) -> Path:
+    """What is here is a whole checkpoint that is being replaced."""
+    return final.with_name(f".{final.name}.old")
+
+
+def _can_move(directory: Path) -> bool:
+    return not directory.is_mount() and not Path.cwd().is_relative_to(directory)
+
+
+def _bring_back(final: Path) -> None:
+    """Undoes a replacement in which the new checkpoint had not come into its place."""
+    if not final.exists() and (_old(final) / MANIFEST_FILE).is_file():
+        _old(final).rename(final)
+
+
+def _remove_old(final: Path) -> None:
+    """Ends a replacement: moves what is not of the old checkpoint into the new one, and removes the rest."""
+    old = _old(final)
+    files = json.loads((old / MANIFEST_FILE).read_text())["files"]
+    of_checkpoint = {MANIFEST_FILE, _SAVING_INSIDE, *(name.split("/")[0] for name in files)}
+    for entry in list(old.iterdir()):
+        if entry.name not in of_checkpoint and not (final / entry.name).exists():
+            entry.rename(final / entry.name)
+    # A removal that is stopped halfway must leave nothing that looks like the old checkpoint.
+    shutil.rmtree(_staging(final), ignore_errors=True)
+    old.rename(_staging(final))
+    shutil.rmtree(_staging(final))
+
+
+def _move_into(staging: Path, final: Path) -> None:
+    (final / MANIFEST_FILE).unlink(missing_ok=True)
+    for entry in sorted(staging.iterdir(), key=lambda entry: entry.name == MANIFEST_FILE):
+        target = final / entry.name
+        if target.is_dir() and not target.is_symlink():
+            shutil.rmtree(target)
+        entry.replace(target)
+    staging.rmdir()
 
 
 def _names(algorithm: type) -> list[str]:

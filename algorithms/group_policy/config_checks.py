@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
-from ray.rllib.utils.schedules.scheduler import Scheduler
 
+from rllib_gigpo.algorithms.group_policy.value_checks import check_dictionary, check_value_types
 from rllib_gigpo.environments import check_environment
 from rllib_gigpo.rl_modules.lora import check_lora_targets
 from rllib_gigpo.rl_modules.model_directory import validate_model_directory
@@ -31,7 +31,7 @@ _RLLIB_SPECIAL_KEYS = frozenset(
 
 _CHOICES = {
     "engine": ("hf",),
-    "model_dtype": ("float32", "bfloat16", "float16"),
+    "model_dtype": ("float32", "bfloat16"),
     "advantage_norm": ("std", "mean"),
     "reference": ("paper", "verl-agent"),
     "ratio": ("token", "sequence"),
@@ -44,16 +44,10 @@ _CHOICES = {
     "kl_estimator": ("k1", "k2", "k3"),
     "optimizer": ("adamw", "sgd"),
 }
-_AT_LEAST_ONE = (
-    "group_size",
-    "groups_per_iteration",
-    "num_minibatches",
-    "num_epochs",
-    "micro_batch_tokens",
-    "max_prompt_tokens",
-    "max_response_tokens",
-)
-_NOT_NEGATIVE = ("advantage_std_floor", "invalid_action_penalty", "entropy_coeff", "weight_decay", "top_k")
+_NOT_NEGATIVE = ("advantage_std_floor", "invalid_action_penalty", "entropy_coeff", "weight_decay")
+
+# What `evaluate` reads from the merged evaluation config.
+_EVALUATION_KEYS = frozenset({"temperature", "top_p", "top_k", "max_response_tokens", "stop", "evaluation_duration"})
 
 
 def check_known_keys(config: AlgorithmConfig, keys: Iterable[str]) -> None:
@@ -68,15 +62,31 @@ def check_known_keys(config: AlgorithmConfig, keys: Iterable[str]) -> None:
 
 
 def check_keyword_arguments(method: str, rllib_method: Callable[..., Any], kwargs: dict[str, Any], *ours: Any) -> None:
-    """Raises TypeError for a keyword argument that neither RLlib's method nor ours takes."""
+    """Raises TypeError for a keyword argument that neither RLlib's method nor ours takes, ValueError for no dict."""
     known = {name for function in (rllib_method, *ours) for name in inspect.signature(function).parameters}
     for key in kwargs:
         if key not in known:
             raise TypeError(_unknown(f"{method}() has no argument", key, known - {"self", "kwargs"}))
+    for key in ("env_config", "evaluation_config"):  # RLlib merges them at once
+        if kwargs.get(key) is not None:
+            check_dictionary(key, kwargs[key])
+
+
+def check_types(config: Any) -> Iterator[str]:
+    """Yields a message for each value of a GroupPolicyConfig that RLlib's own checks should not meet."""
+    if config.model_dtype == "float16":
+        yield "model_dtype='float16' can sample but not be trained; choose 'bfloat16', or 'float32'."
+    for key, choices in _CHOICES.items():
+        if getattr(config, key) not in choices:
+            yield f"{key}={getattr(config, key)!r} is unknown; choose one of {', '.join(map(repr, choices))}."
+    yield from check_value_types(config)
 
 
 def check_values(config: Any) -> Iterator[str]:
-    """Yields a message for each value of a GroupPolicyConfig that cannot work."""
+    """Yields a message for each value of a GroupPolicyConfig that cannot work, or not with the others.
+
+    Their types must be right, see `check_types`.
+    """
     defaults = AlgorithmConfig()
     if config.train_batch_size != defaults.train_batch_size or config._train_batch_size_per_learner is not None:
         yield (
@@ -85,13 +95,6 @@ def check_values(config: Any) -> Iterator[str]:
         )
     if config.minibatch_size != defaults.minibatch_size:
         yield f"minibatch_size={config.minibatch_size} does not apply: set a count, training(num_minibatches=…)."
-    for key, choices in _CHOICES.items():
-        if getattr(config, key) not in choices:
-            yield f"{key}={getattr(config, key)!r} is unknown; choose one of {', '.join(map(repr, choices))}."
-    for key in _AT_LEAST_ONE:
-        value = getattr(config, key)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            yield f"{key}={value!r} must be an integer of at least 1."
     for key in _NOT_NEGATIVE:
         if not getattr(config, key) >= 0:
             yield f"{key}={getattr(config, key)!r} must not be negative."
@@ -99,6 +102,7 @@ def check_values(config: Any) -> Iterator[str]:
     yield from _check_lora(config)
     yield from _check_groups(config)
     yield from _check_environment_and_model(config)
+    yield from _check_evaluation(config)
 
 
 def _check_loss(config: Any) -> Iterator[str]:
@@ -110,7 +114,6 @@ def _check_loss(config: Any) -> Iterator[str]:
         yield f"dual_clip={config.dual_clip} must be greater than 1, or None."
     if config.importance_weight_cap is not None and not config.importance_weight_cap > 0:
         yield f"importance_weight_cap={config.importance_weight_cap} must be greater than 0, or None."
-    yield from _check_kl_coeff(config.kl_coeff)
     if not 0 <= config.gamma <= 1:
         yield f"gamma={config.gamma} must be in [0, 1]."
     if not config.in_evaluation and not config.temperature > 0:
@@ -120,19 +123,34 @@ def _check_loss(config: Any) -> Iterator[str]:
         )
 
 
-def _check_kl_coeff(kl_coeff: Any) -> Iterator[str]:
-    """Of a number, or of RLlib's schedules."""
-    try:
-        Scheduler.validate(
-            fixed_value_or_schedule=kl_coeff, setting_name="kl_coeff", description="coefficient of the KL term"
+def _check_evaluation(config: Any) -> Iterator[str]:
+    tasks = config.evaluation_tasks
+    if tasks is not None and len(tasks) < config.evaluation_duration:
+        yield (
+            f"evaluation_duration={config.evaluation_duration} asks for more tasks than evaluation_tasks holds "
+            f"({len(tasks)}): lower evaluation(evaluation_duration=…), or give more evaluation_tasks."
         )
-        values = [kl_coeff] if isinstance(kl_coeff, int | float) else [value for _, value in kl_coeff]
-        wrong = any(not value >= 0 for value in values)
-    except (ValueError, TypeError, IndexError) as problem:
-        yield f"kl_coeff={kl_coeff!r} must be a number or a schedule [[0, value], [timestep, value], …]: {problem}"
+    if not config.explore:
+        yield (
+            f"explore={config.explore!r} does not apply: how responses are sampled is the temperature's. For greedy "
+            "evaluation use evaluation(evaluation_config=type(config).overrides(temperature=0))."
+        )
+    if config.in_evaluation or not config.evaluation_config:
         return
-    if wrong:
-        yield f"kl_coeff={kl_coeff!r} must not be negative."
+    try:
+        merged = config.get_evaluation_config_object()
+    except (ValueError, TypeError) as problem:
+        yield f"evaluation_config: {problem}"
+        return
+    for check in (check_types, check_values):
+        for found in check(merged):
+            yield f"evaluation_config: {found}"
+    for key in config.evaluation_config:
+        if key not in _EVALUATION_KEYS | {"explore"}:
+            yield (
+                f"evaluation_config: {key} has no effect: evaluation plays the training environments with the training "
+                f"prompts, and takes {', '.join(sorted(_EVALUATION_KEYS))}."
+            )
 
 
 def _check_lora(config: Any) -> Iterator[str]:

@@ -30,7 +30,13 @@ from ray.rllib.utils.metrics import (
 )
 from ray.rllib.utils.typing import ResultDict, StateDict
 
-from rllib_gigpo.algorithms.group_policy.checkpoints import check_checkpoint, locate, saved_whole, write_manifest
+from rllib_gigpo.algorithms.group_policy.checkpoints import (
+    check_checkpoint,
+    config_with_own_model,
+    locate,
+    saved_whole,
+    write_manifest,
+)
 from rllib_gigpo.algorithms.group_policy.cluster_resources import check_cluster_resources
 from rllib_gigpo.algorithms.group_policy.evaluation_panel import EvaluationPanel
 from rllib_gigpo.algorithms.group_policy.group_credit import credit_metrics, has_signal
@@ -331,10 +337,13 @@ class GroupPolicy(Algorithm):
             kwargs: `config=` replaces the config that was saved, for another number of env runners or learners.
 
         Raises:
-            ValueError: `path` holds no whole checkpoint of this algorithm.
+            ValueError: `path` holds no whole checkpoint of this algorithm, or the directory at `model_path` is gone and
+                the checkpoint's own model cannot take its place: with LoRA, or a KL term.
         """
         path, filesystem = locate(path, filesystem)
         check_checkpoint(path, filesystem, cls)
+        if "config" not in kwargs and (config := config_with_own_model(path, filesystem)) is not None:
+            kwargs["config"] = config
         return super().from_checkpoint(path, filesystem=filesystem, **kwargs)
 
     def _check_learners(self, action: str) -> None:

@@ -14,11 +14,9 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.utils.annotations import override
 
 from rllib_gigpo.agent_formats import AgentFormat, ResponseParser, response_parser
-from rllib_gigpo.algorithms.group_policy.config_checks import (
-    check_keyword_arguments,
-    check_known_keys,
-    check_values,
-)
+from rllib_gigpo.algorithms.group_policy import config_checks
+from rllib_gigpo.algorithms.group_policy.config_checks import check_keyword_arguments
+from rllib_gigpo.algorithms.group_policy.model_path import absolute_model_path
 from rllib_gigpo.connectors.actions import ActionParser, ResponseDecoder
 from rllib_gigpo.connectors.prompts import HistoryMemory, PromptBuilder
 from rllib_gigpo.connectors.token_rows import TokenRowPacking
@@ -46,7 +44,7 @@ class GroupPolicyConfig(AlgorithmConfig):
         super().__init__(algo_class=algo_class)
         # language_model()
         self.model_path: str | None = None
-        self.model_dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+        self.model_dtype: Literal["float32", "bfloat16"] = "float32"
         self.attn_implementation = "sdpa"
         self.lora_rank: int | None = None
         self.lora_alpha: float | None = None
@@ -122,21 +120,17 @@ class GroupPolicyConfig(AlgorithmConfig):
         """Sets the model that is trained.
 
         Args:
-            model_path: Hugging Face directory with config, safetensors weights, tokenizer and chat template.
-            model_dtype: "float32", "bfloat16" or "float16", of the weights in learners and engines.
+            model_path: Hugging Face directory with config, safetensors weights, tokenizer and chat template. A relative
+                one is made absolute.
+            model_dtype: "float32" or "bfloat16", of the weights in learners and engines.
             attn_implementation: As in `AutoModelForCausalLM.from_pretrained`.
             lora_rank: Trains a float32 LoRA adapter of this rank and not the model itself. None: trains all weights.
             lora_alpha: The adapter is scaled by lora_alpha / lora_rank. None: a scale of 1.
             lora_targets: Layers with an adapter: "all-linear", or a list of names such as "q_proj".
         """
-        return self._set(
-            model_path=model_path,
-            model_dtype=model_dtype,
-            attn_implementation=attn_implementation,
-            lora_rank=lora_rank,
-            lora_alpha=lora_alpha,
-            lora_targets=lora_targets,
-        )
+        self._set(model_path=absolute_model_path(model_path), model_dtype=model_dtype)
+        self._set(attn_implementation=attn_implementation)
+        return self._set(lora_rank=lora_rank, lora_alpha=lora_alpha, lora_targets=lora_targets)
 
     def agent_format(
         self,
@@ -154,7 +148,7 @@ class GroupPolicyConfig(AlgorithmConfig):
             response_parser: Name of a parser, or a function from the response text to a `ParsedResponse`.
             stop: Strings that end a response.
         """
-        stop = tuple(stop) if stop not in (NotProvided, None) and not isinstance(stop, str) else stop
+        stop = tuple(stop) if isinstance(stop, list) else stop
         return self._set(
             prompt_template=prompt_template, history_length=history_length, response_parser=response_parser, stop=stop
         )
@@ -179,14 +173,8 @@ class GroupPolicyConfig(AlgorithmConfig):
             temperature: 0 is greedy, for evaluation only. The loss uses the training temperature too.
             top_p, top_k: Nucleus sampling, 1 is off; only the k most likely tokens, 0 is off.
         """
-        return self._set(
-            engine=engine,
-            max_prompt_tokens=max_prompt_tokens,
-            max_response_tokens=max_response_tokens,
-            temperature=temperature,
-            top_p=top_p,
-            top_k=top_k,
-        )
+        self._set(engine=engine, max_prompt_tokens=max_prompt_tokens, max_response_tokens=max_response_tokens)
+        return self._set(temperature=temperature, top_p=top_p, top_k=top_k)
 
     @override(AlgorithmConfig)
     def environment(
@@ -309,14 +297,24 @@ class GroupPolicyConfig(AlgorithmConfig):
     @override(AlgorithmConfig)
     def update_from_dict(self, config_dict: dict[str, Any] | AlgorithmConfig) -> GroupPolicyConfig:
         """As RLlib's, but an unknown key is a ValueError that names the nearest known one."""
-        check_known_keys(self, config_dict.keys())
-        return super().update_from_dict(config_dict)
+        config_checks.check_known_keys(self, config_dict.keys())
+        super().update_from_dict(config_dict)
+        return self.language_model(model_path=self.model_path)
 
     @override(AlgorithmConfig)
     def validate(self) -> None:
-        super().validate()
-        for problem in check_values(self):
+        if not self._validate_config:
+            return
+        for problem in config_checks.check_types(self):
             self._value_error(problem)
+        super().validate()
+        for problem in config_checks.check_values(self):
+            self._value_error(problem)
+
+    @override(AlgorithmConfig)
+    def _value_error(self, errmsg: str) -> None:
+        if self._validate_config:  # RLlib's own would advise to switch the checks off
+            raise ValueError(errmsg)
 
     @override(AlgorithmConfig)
     def get_default_rl_module_spec(self) -> RLModuleSpec:
@@ -373,7 +371,7 @@ class GroupPolicyConfig(AlgorithmConfig):
             prompt_template=base.prompt_template if self.prompt_template is None else self.prompt_template,
             history_length=base.history_length if self.history_length is None else self.history_length,
             response_parser=base.response_parser if self.response_parser is None else self.response_parser,
-            stop=base.stop if self.stop is None else self.stop,
+            stop=base.stop if self.stop is None else tuple(self.stop) if isinstance(self.stop, list) else self.stop,
         )
 
     def sampling_params(self) -> SamplingParams:

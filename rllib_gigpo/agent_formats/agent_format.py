@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 
 from rllib_gigpo.agent_formats.prompt_template import PromptTemplate
 from rllib_gigpo.agent_formats.response_parsers import ResponseParser, response_parser
@@ -23,7 +24,7 @@ class AgentFormat:
 
     Raises:
         ValueError: The template does not compile or uses an unknown variable, `history_length` is negative, the parser
-            is unknown, or a stop string is empty.
+            is unknown, a stop string is empty, or a value is of another type.
     """
 
     prompt_template: str
@@ -33,8 +34,10 @@ class AgentFormat:
 
     def __post_init__(self) -> None:
         PromptTemplate(self.prompt_template)
+        if not isinstance(self.history_length, Integral) or isinstance(self.history_length, bool):
+            raise ValueError(f"history_length={self.history_length!r} must be an integer")
         if self.history_length < 0:
             raise ValueError(f"history_length is {self.history_length}; it must be 0 (no memory) or greater")
         response_parser(self.response_parser)
-        if isinstance(self.stop, str) or any(not text for text in self.stop):
-            raise ValueError(f"stop is {self.stop!r}; it must be a tuple of non-empty strings")
+        if not isinstance(self.stop, tuple) or not all(isinstance(text, str) and text for text in self.stop):
+            raise ValueError(f"stop={self.stop!r} must be a tuple of non-empty strings")

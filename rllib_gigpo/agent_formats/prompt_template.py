@@ -30,10 +30,12 @@ class PromptTemplate:
     `trim_blocks` and `lstrip_blocks`: a line that holds only a `{% ... %}` block leaves nothing behind.
 
     Raises:
-        ValueError: The source does not compile, or uses a name that no prompt has.
+        ValueError: The source is no text, does not compile, or uses a name that no prompt has.
     """
 
     def __init__(self, source: str):
+        if not isinstance(source, str):
+            raise ValueError(f"prompt_template={source!r} must be a string, the source of a Jinja template")
         environment = ImmutableSandboxedEnvironment(
             undefined=StrictUndefined, finalize=_refuse_none, trim_blocks=True, lstrip_blocks=True
         )

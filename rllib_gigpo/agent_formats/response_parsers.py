@@ -68,7 +68,7 @@ def response_parser(name_or_function: str | ResponseParser) -> ResponseParser:
     """
     if callable(name_or_function):
         return name_or_function
-    if name_or_function not in RESPONSE_PARSERS:
+    if not isinstance(name_or_function, str) or name_or_function not in RESPONSE_PARSERS:
         raise ValueError(
             f"response_parser is {name_or_function!r}; known are {sorted(RESPONSE_PARSERS)}, or give a function"
         )

@@ -26,6 +26,7 @@ def checkpoint_class(path: Path) -> type[Algorithm]:
         ValueError: There is no checkpoint at `path`, it is of another algorithm, or a file of it is missing or cut off;
             the message says which.
     """
+    _bring_back(path)
     if not path.exists():
         raise ValueError(f"checkpoint {path} does not exist")
     if not (path / _RLLIB_FILE).is_file():
@@ -37,6 +38,15 @@ def checkpoint_class(path: Path) -> type[Algorithm]:
     found = _registered_class(path)
     _check_files(path)
     return found
+
+
+def _bring_back(path: Path) -> None:
+    """Puts a checkpoint back that was moved aside for a newer one, by a process that was then killed."""
+    if path.exists():
+        return
+    old = path.absolute().with_name(f".{path.name}.old")
+    if (old / _MANIFEST_FILE).is_file():
+        old.rename(path)
 
 
 def check_restorable(path: Path, algo_class: type[Algorithm]) -> None:

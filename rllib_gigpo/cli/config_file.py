@@ -65,6 +65,9 @@ def _python_experiment(path: Path, stop: Mapping[str, float] | None) -> Experime
         raise ValueError(
             f"`config` in {path} is a plain AlgorithmConfig of no algorithm; make it for example {_PYTHON_EXAMPLE}"
         )
+    from rllib_gigpo.cli.search_space import check_grids
+
+    check_grids(config.to_dict(), f"`config` in {path}")
     if stop is None:
         if "stop" not in variables:
             raise ValueError(

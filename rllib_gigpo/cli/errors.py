@@ -11,6 +11,7 @@ from rich.console import Console
 
 BAD_INPUT_EXIT_CODE = 2
 FAILURE_EXIT_CODE = 1
+INTERRUPTED_EXIT_CODE = 130  # 128 + SIGINT, as shells have it
 
 # RLlib ends every error of a config with the advice to switch the checks off.
 _RLLIB_ADVICE = "To suppress all validation errors"

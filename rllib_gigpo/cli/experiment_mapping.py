@@ -50,10 +50,12 @@ def experiment_from_mapping(name: str, spec: Any, where: str, *, stop: Mapping[s
         stop: Result keys to the values at which training stops.
 
     Raises:
-        ValueError: A key is missing, unknown or has an impossible value; the message names it.
+        ValueError: A key is missing, unknown or has an impossible value, or `name` names no folder; the message names
+            it.
     """
     if not isinstance(spec, Mapping):
         raise ValueError(f"{where} is {spec!r}; it must be a mapping like {{run: GiGPO, env: EZPoints, …}}")
+    check_name(name, where)
     _check_keys(spec, _KEYS, where, gone=_GONE_KEYS)
     config = _config(spec, where)
     if stop is None and "stop" not in spec:
@@ -64,10 +66,19 @@ def experiment_from_mapping(name: str, spec: Any, where: str, *, stop: Mapping[s
         stop=check_stop(spec["stop"], f"`stop` of {where}") if stop is None else stop,
         num_samples=_integer(spec, "num_samples", 1, 1, where),
         checkpoints=_checkpoints(spec.get("checkpoint_config", {}), where),
-        storage_path=Path(spec.get("storage_path", DEFAULT_STORAGE_PATH)).expanduser(),
-        restore=Path(spec["restore"]).expanduser() if spec.get("restore") is not None else None,
+        storage_path=_path(spec, "storage_path", where) or DEFAULT_STORAGE_PATH,
+        restore=_path(spec, "restore", where),
         max_failures=_integer(spec, "max_failures", 0, -1, where),
     )
+
+
+def check_name(name: str, where: str) -> None:
+    """Raises ValueError for a name that the run's folder could not have."""
+    if name.strip() in ("", ".", "..") or any(character in name for character in "/\\\0"):
+        raise ValueError(
+            f"{where}: {name!r} cannot be the name of an experiment; its folder is named after it, so that it must "
+            f"not be empty, . or .., nor hold a path separator"
+        )
 
 
 def check_stop(stop: Any, where: str) -> dict[str, float]:
@@ -86,11 +97,16 @@ def with_config(config: AlgorithmConfig, changes: Mapping[str, Any], where: str)
     """A copy of `config` with `changes`, keys of a config to values, as a text gave them.
 
     Raises:
-        ValueError: An unknown key, another framework than torch, the old API stack, or code to evaluate.
+        ValueError: An unknown key, or one that is no text, a grid_search without values, another framework than torch,
+            the old API stack, or code to evaluate.
     """
-    from rllib_gigpo.cli.search_space import refuse_code
+    from rllib_gigpo.cli.search_space import check_grids, refuse_code
 
+    for key in changes:
+        if not isinstance(key, str):
+            raise ValueError(f"{where} has the config key {key!r}, which is no text; config keys are like lr")
     refuse_code(changes, where)
+    check_grids(changes, where)
     changes = dict(changes)
     check_framework(changes.pop("framework", "torch"), where)
     for key in ("enable_rl_module_and_learner", "enable_env_runner_and_connector_v2", "_enable_new_api_stack"):
@@ -114,7 +130,7 @@ def with_model_path(config: AlgorithmConfig) -> AlgorithmConfig:
     "embedded" becomes the path of the tiny model that comes with the environment, in search spaces too.
 
     Raises:
-        ValueError: "embedded", but the environment has no such model.
+        ValueError: "embedded", but the environment has no such model; or no path at all.
     """
     model_path = getattr(config, "model_path", None)
     if model_path is None:
@@ -130,7 +146,11 @@ def _resolved(model_path: Any, env: Any) -> Any:
         if embedded is None:
             raise ValueError(f"model_path={EMBEDDED!r}: environment {env!r} has no embedded model; give a directory")
         return str(embedded)
-    return str(Path(model_path).expanduser().absolute()) if isinstance(model_path, str | Path) else model_path
+    if isinstance(model_path, str | Path):
+        return str(Path(model_path).expanduser().absolute())
+    if isinstance(model_path, bool | int | float | list | Mapping):
+        raise ValueError(f"model_path is {model_path!r}; it must be the path of a directory, a text")
+    return model_path  # a distribution of Tune's
 
 
 def _config(spec: Mapping[str, Any], where: str) -> AlgorithmConfig:
@@ -166,7 +186,16 @@ def _checkpoints(values: Any, where: str) -> Checkpoints:
     if "num_to_keep" in values and values["num_to_keep"] is not None:
         _integer(values, "num_to_keep", 1, 1, where)
     _integer(values, "checkpoint_frequency", 0, 0, where)
+    if not isinstance(values.get("checkpoint_at_end", True), bool):
+        raise ValueError(f"checkpoint_at_end in {where} is {values['checkpoint_at_end']!r}; it must be true or false")
     return Checkpoints(**{_CHECKPOINT_KEYS[key]: value for key, value in values.items()})
+
+
+def _path(values: Mapping[str, Any], key: str, where: str) -> Path | None:
+    value = values.get(key)
+    if value is not None and not (isinstance(value, str | Path) and str(value)):
+        raise ValueError(f"{key} in {where} is {value!r}; it must be a path, a text")
+    return None if value is None else Path(value).expanduser()
 
 
 def _integer(values: Mapping[str, Any], key: str, default: int, least: int, where: str) -> int:

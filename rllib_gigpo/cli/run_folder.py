@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shlex
+import tempfile
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
@@ -22,6 +24,18 @@ def new_run_dir(storage_path: Path, name: str) -> Path:
             run_dir = base.with_name(f"{base.name}-{count}")
 
 
+def check_storage_path(storage_path: Path) -> None:
+    """Makes the folder if it is not there. Raises ValueError where that, or a file in it, cannot be made."""
+    try:
+        storage_path.expanduser().mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=storage_path.expanduser()):
+            pass
+    except OSError as error:
+        raise ValueError(
+            f"storage path {storage_path} cannot be written to ({error.strerror}); name another with --storage-path"
+        ) from error
+
+
 def run_dirs(storage_path: Path, name: str) -> list[Path]:
     """The folders of earlier runs of that name, absolute, oldest first."""
     storage = storage_path.expanduser().absolute()
@@ -35,4 +49,6 @@ def checkpoint_text(checkpoints: Iterable[Path | str], best: Path | str | None =
     lines = [str(path) for path in checkpoints]
     if not lines:
         return "no checkpoint was saved"
-    return "\n".join(["checkpoints:", *(f"  {line}" for line in lines), f"try: rllib evaluate {best or lines[-1]}"])
+    return "\n".join(
+        ["checkpoints:", *(f"  {line}" for line in lines), f"try: rllib evaluate {shlex.quote(str(best or lines[-1]))}"]
+    )

@@ -13,6 +13,7 @@ from rllib_gigpo.cli.checkpoint import check_restorable
 from rllib_gigpo.cli.experiment import Experiment
 from rllib_gigpo.cli.experiment_mapping import with_model_path
 from rllib_gigpo.cli.ray_session import MissingResourcesError, RayOptions, ray_session
+from rllib_gigpo.cli.run_folder import check_storage_path
 from rllib_gigpo.cli.search_space import checked_variants
 from rllib_gigpo.cli.stop import UnknownResultKeyError
 from rllib_gigpo.cli.train_run import TrainRun
@@ -29,7 +30,12 @@ class Runs:
     bad_input = (MissingResourcesError, UnknownResultKeyError)
 
     def __init__(self, experiments: Sequence[Experiment], options: TrainOptions) -> None:
-        """Raises ValueError for a wrong config, in any point of a grid, and a checkpoint that cannot be restored."""
+        """Makes the storage paths.
+
+        Raises:
+            ValueError: A wrong config, in any point of a grid, a checkpoint that cannot be restored, or a storage path
+                that cannot be written to.
+        """
         self._verbose = options.verbose
         self._ray_options = RayOptions(
             address=options.ray_address,
@@ -50,6 +56,9 @@ class Runs:
             else TrainRun(experiment, console=console)
             for experiment in experiments
         ]
+        # Last: whatever else is wrong leaves no folder behind.
+        for experiment in experiments:
+            check_storage_path(experiment.storage_path)
 
     def run(self) -> Iterator[Path]:
         """Trains; yields the path of each summary."""

@@ -56,6 +56,21 @@ def _text(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
+def check_grids(value: Any, where: str, path: tuple[Any, ...] = ()) -> None:
+    """Raises ValueError for a grid_search at any depth that is no filled list; the message names its key."""
+    if isinstance(value, Mapping):
+        if set(value) == {"grid_search"} and not (isinstance(value["grid_search"], list) and value["grid_search"]):
+            key = "/".join(map(str, path)) or "grid_search"
+            raise ValueError(
+                f'{where} has {key}={dict(value)!r}; write a list of values, like {{"grid_search": [1, 2]}}'
+            )
+        for key, item in value.items():
+            check_grids(item, where, (*path, key))
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            check_grids(item, where, (*path, index))
+
+
 def refuse_code(value: Any, where: str) -> None:
     """Raises ValueError for {"eval": "…"} at any depth of what was read from a text: Tune would run it as Python."""
     if isinstance(value, Mapping):

@@ -54,7 +54,7 @@ def train(
         if stop is None:
             raise ValueError(_MISSING_STOP)
         spec = {"run": algo} | ({} if env is None else {"env": env})
-        name = algo if env is None else f"{algo}-{env}"
+        name = algo if env is None else f"{algo}-{env}".replace("/", "-")  # ALE/Pong-v5
         return [experiment_from_mapping(name, spec, "the command", stop=stop)]
 
     _train(experiments, options)

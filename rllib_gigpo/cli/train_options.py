@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 import typer
 
 from rllib_gigpo.cli.experiment import DEFAULT_METRIC, Experiment
-from rllib_gigpo.cli.experiment_mapping import check_stop, with_config
+from rllib_gigpo.cli.experiment_mapping import check_name, check_stop, with_config
 from rllib_gigpo.cli.json_option import json_object
 
 _STOP_EXAMPLE = '{"training_iteration": 40}'
@@ -103,6 +103,8 @@ class TrainOptions:
         changes = json_object("--config", self.config, '{"lr": 1e-6}')
         if self.log_debug:
             changes.setdefault("log_level", "DEBUG")
+        if self.experiment_name is not None:
+            check_name(self.experiment_name, "--experiment-name")
         given = {
             "name": self.experiment_name,
             "num_samples": self.num_samples,

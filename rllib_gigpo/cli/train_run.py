@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+import typer
 from rich.console import Console
 
+from rllib_gigpo.cli.errors import INTERRUPTED_EXIT_CODE
 from rllib_gigpo.cli.experiment import Experiment
 from rllib_gigpo.cli.progress import Progress
 from rllib_gigpo.cli.run_folder import checkpoint_text, new_run_dir
@@ -36,7 +38,11 @@ class TrainRun:
         self._console = console
 
     def run(self) -> Path:
-        """Trains; Ray is running. Returns the absolute path of summary.json."""
+        """Trains; Ray is running. Returns the absolute path of summary.json.
+
+        Raises:
+            typer.Exit: Training was interrupted (Ctrl-C); a checkpoint of what had been learned was saved.
+        """
         run_dir = new_run_dir(self._experiment.storage_path, self._experiment.name)
         # As in the actor that Tune would run this in: Ray gives an actor as many threads as it has CPUs. More threads
         # than idle cores make a small model many times slower.
@@ -62,17 +68,23 @@ class TrainRun:
         before = _evaluate(algo)
         self._note(f"before training: {_panel_text(before)}")
         start = time.perf_counter()
-        iterations = self._train_until_stop(algo, run_dir)
-        seconds = time.perf_counter() - start
-        after = _evaluate(algo)
-        if before["panel_hash"] != after["panel_hash"]:
-            raise RuntimeError(
-                f"the evaluation panel changed during training: hash {before['panel_hash']} before, "
-                f"{after['panel_hash']} after; the two success rates cannot be compared"
-            )
+        try:
+            iterations = self._train_until_stop(algo, run_dir)
+            seconds = time.perf_counter() - start
+            after = _evaluate(algo)
+        except KeyboardInterrupt:
+            self._note(f"interrupted after {algo.iteration} iterations; saving")
+            self._save(algo, run_dir)
+            raise typer.Exit(INTERRUPTED_EXIT_CODE) from None
         self._note(f"after {iterations} iterations, {seconds:.0f} s: {_panel_text(after)}")
-        checkpoint = str(algo.save_to_path(str(run_dir / "checkpoint")))
-        self._note(checkpoint_text([checkpoint]))
+        if before["panel_hash"] != after["panel_hash"]:
+            # Not an error: the training is done, and a task that failed in one of the two evaluations is enough.
+            self._note(
+                f"the evaluation panel changed during training: hash {before['panel_hash']} before, "
+                f"{after['panel_hash']} after; the two success rates cannot be compared. The warnings above name the "
+                "tasks that could not be played."
+            )
+        checkpoint = self._save(algo, run_dir)
         return {
             "algorithm": algorithm,
             "env": env,
@@ -95,6 +107,12 @@ class TrainRun:
                 logs.log(result)
                 if reached(self._experiment.stop, result):
                     return int(result["training_iteration"])
+
+    def _save(self, algo: Algorithm, run_dir: Path) -> str:
+        """Saves a checkpoint and says where. Returns its path."""
+        checkpoint = str(algo.save_to_path(str(run_dir / "checkpoint")))
+        self._note(checkpoint_text([checkpoint]))
+        return checkpoint
 
     def _note(self, text: str) -> None:
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)

@@ -137,8 +137,9 @@ def _newest_run_dir(experiment: Experiment) -> Path:
     found = [path for path in run_dirs(experiment.storage_path, experiment.name) if (path / "tuner.pkl").is_file()]
     if not found:
         raise ValueError(
-            f"nothing to resume: no run of Tune named {experiment.name!r} in {experiment.storage_path.absolute()}. A "
-            f"run without a search space or checkpoint options is not by Tune; continue it with --restore"
+            f"nothing to resume: no run of Tune named {experiment.name!r} in {experiment.storage_path.absolute()}. "
+            f"Only a run by Tune that saves checkpoints can be resumed: start it with --checkpoint-freq. Any other is "
+            f"continued from a checkpoint of it, with --restore"
         )
     return found[-1]
 

@@ -1,9 +1,15 @@
 """Every wrong config is one clear error, before anything is built."""
 
+import math
 import shutil
+from pathlib import Path
 
+import gymnasium as gym
+import numpy as np
 import pytest
+from ray import tune
 
+from rllib_gigpo.algorithms.gagpo.gagpo import GAGPOConfig
 from rllib_gigpo.algorithms.gigpo.gigpo import GiGPOConfig
 from rllib_gigpo.env_adapters import embedded_model_path
 
@@ -57,11 +63,151 @@ def test_the_good_config_is_good():
         (lambda c: c.language_model(lora_rank=4, lora_targets=[]), "a list"),
         (lambda c: c.language_model(model_path=None), "model_path is not set"),
         (lambda c: c.language_model(model_path="/nowhere"), "/nowhere"),
+        (lambda c: c.language_model(model_path=5), "model_path=5 must be"),
+        (lambda c: c.language_model(model_dtype="float16"), "model_dtype='float16'.*bfloat16"),
+        (lambda c: c.training(grad_clip=0), "grad_clip=0 must be"),
+        (lambda c: c.training(grad_clip_by="value"), "grad_clip_by='value' must be 'global_norm'"),
+        (lambda c: c.training(lr=None), "lr=None must be a number or a schedule"),
+        (lambda c: c.training(lr="1e-6"), "lr='1e-6' must be a number or a schedule"),
+        (lambda c: c.training(lr=math.inf), "lr=inf must be"),
+        (lambda c: c.training(lr=[[0, 1e-3], [9, -1e-3]]), "lr=.*must not be negative"),
+        (lambda c: c.training(lr=[[0, 1e-3], [9, math.nan]]), "lr=.*finite"),
+        (lambda c: c.training(lr=[[0, 1e-3], 9]), "lr=.*must be a number or a schedule"),
+        (lambda c: c.training(adam_betas=(0.9, 1.0)), "adam_betas=.*must be two numbers"),
+        (lambda c: c.training(adam_betas=0.9), "adam_betas=0.9 must be two numbers"),
+        (lambda c: c.training(train_on_zero_signal_groups="no"), "train_on_zero_signal_groups='no' must be True or"),
+        (lambda c: c.debugging(seed=2**32), "seed=4294967296 must be"),
+        (lambda c: c.debugging(seed=1.5), "seed=1.5 must be"),
+        (lambda c: c.env_runners(num_cpus_per_env_runner=-2), "num_cpus_per_env_runner=-2 must be"),
+        (lambda c: c.learners(num_gpus_per_learner="all"), "num_gpus_per_learner='all' must be"),
+        (lambda c: c.learners(num_learners=1.0), "num_learners=1.0 must be an integer"),
+        (lambda c: c.env_runners(batch_mode="truncate_episodes"), "batch_mode=.*must be 'complete_episodes'"),
+        (lambda c: c.environment(tasks="abc"), "tasks='abc' must be a list"),
+        (lambda c: c.environment(tasks=[]), r"tasks=\[\] must be a list"),
+        (lambda c: c.environment(tasks=np.arange(3)), "tasks=array.*must be a list"),
+        (lambda c: c.evaluation(evaluation_tasks=range(3)), r"evaluation_duration=128.*evaluation_tasks holds \(3\)"),
+        (lambda c: c.evaluation(evaluation_duration="auto"), "evaluation_duration='auto' must be an integer"),
+        (lambda c: c.evaluation(evaluation_duration_unit="timesteps"), "evaluation_duration_unit=.*must be 'episodes'"),
+        (
+            lambda c: c.evaluation(evaluation_config={"temprature": 0}),
+            "evaluation_config: .*did you mean 'temperature'",
+        ),
+        (lambda c: c.evaluation(evaluation_config={"temperature": -2}), "evaluation_config: temperature is -2"),
+        (lambda c: c.evaluation(evaluation_config={"env_config": {"a": 1}}), "env_config has no effect.*temperature"),
+        (lambda c: c.evaluation(evaluation_config={"top_p": "all"}), "evaluation_config: top_p='all' must be"),
+        (lambda c: c.evaluation(evaluation_config={"explore": False}), "explore=False.*temperature=0"),
+        (lambda c: c.evaluation(evaluation_config=5), "evaluation_config=5 must be a dict"),
+        (lambda c: c.environment(env_config=[1]), r"env_config=\[1\] must be a dict"),
+        (lambda c: c.environment(5), "env=5 must be"),
+        (lambda c: c.environment(str), "env=<class 'str'> must be"),
+        (lambda c: c.environment("no_such_package.Env"), "'no_such_package.Env'.*cannot be imported"),
+        (lambda c: c.environment("gymnasium.NoSuchEnv"), "'gymnasium.NoSuchEnv'.*cannot be imported"),
+        (lambda c: c.environment("gymnasium.spaces.Discrete"), "'gymnasium.spaces.Discrete' must be"),
+        (lambda c: c.multi_agent(policies={"one", "two"}), "multi_agent.*not supported"),
+        (
+            lambda c: c.api_stack(enable_rl_module_and_learner=False, enable_env_runner_and_connector_v2=False),
+            "enable_rl_module_and_learner=False must be True",
+        ),
+        (lambda c: c.agent_format(prompt_template=5), "prompt_template=5 must be a string"),
+        (lambda c: c.agent_format(history_length="2"), "history_length='2' must be an integer"),
+        (lambda c: c.agent_format(history_length=-3), "history_length is -3; it must be"),
+        (lambda c: c.agent_format(response_parser=["x"]), r"response_parser is \['x'\]; known are"),
+        (lambda c: c.agent_format(stop="END"), "stop='END' must be"),
+        (lambda c: c.agent_format(stop=["END", 5]), "stop=.*must be"),
     ],
 )
 def test_a_wrong_value_is_named(change, message):
     with pytest.raises(ValueError, match=f"(?s){message}"):
         change(good_config()).validate()
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("gamma", "clip_low", "clip_high", "dual_clip", "importance_weight_cap", "advantage_std_floor"),
+        *("invalid_action_penalty", "step_advantage_weight", "weight_decay", "top_p", "temperature", "kl_coeff"),
+        *("similarity_threshold", "entropy_coeff", "lr", "grad_clip"),
+    ],
+)
+@pytest.mark.parametrize("value", ["0.5", True, math.nan, math.inf, [0.5]], ids=repr)
+def test_what_is_no_finite_number_is_named(key, value):
+    config = good_config().update_from_dict({key: value})
+    with pytest.raises(ValueError, match=f"^{key}=.* must be .*number"):
+        config.validate()
+
+
+@pytest.mark.parametrize("key", ["top_k", "num_minibatches", "group_size", "num_epochs", "max_prompt_tokens"])
+@pytest.mark.parametrize("value", ["2", True, 2.5, None], ids=repr)
+def test_what_is_no_integer_is_named(key, value):
+    with pytest.raises(ValueError, match=f"^{key}={value!r} must be an integer"):
+        good_config().update_from_dict({key: value}).validate()
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["lr", "seed", "grad_clip", "num_env_runners", "num_learners", "num_gpus", "env_runner_health_probe_timeout_s"],
+)
+def test_minus_one_does_not_become_the_default(key):
+    # RLlib leaves values of -1 out of a config's state.
+    with pytest.raises(ValueError, match=f"^{key}=-1 must"):
+        good_config().update_from_dict({key: -1}).validate()
+
+
+def test_the_keys_of_one_algorithm_are_checked_too():
+    config = GAGPOConfig().update_from_dict({"lambda": "0.9"})
+    with pytest.raises(ValueError, match=r"^lambda_='0.9' must be a finite number"):
+        config.validate()
+
+
+class _OwnEnv(gym.Env):
+    def __init__(self, context=None):
+        self.observation_space = self.action_space = gym.spaces.Text(10)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda c: c.environment(_OwnEnv),
+        lambda c: c.environment(lambda context: _OwnEnv()),
+        lambda c: c.environment("CartPole-v1"),
+        lambda c: c.environment("gymnasium.envs.classic_control.cartpole.CartPoleEnv"),
+        lambda c: c.environment(tasks=range(3)),
+        lambda c: c.evaluation(evaluation_tasks=("a", "b"), evaluation_duration=2),
+        lambda c: c.evaluation(evaluation_config={"temperature": 0}),
+        lambda c: c.evaluation(evaluation_config=GiGPOConfig.overrides(temperature=0.5, evaluation_duration=4)),
+        lambda c: c.training(lr=[[0, 1e-3], [300, 1e-4]], kl_coeff=((0, 0.1), (10, 0))),
+        lambda c: c.training(grad_clip=None, lr=0, adam_betas=[0, 0.5], train_on_zero_signal_groups=False),
+        lambda c: c.debugging(seed=2**32 - 1),
+        lambda c: c.learners(num_cpus_per_learner="auto", num_gpus_per_learner=0.5),
+        lambda c: c.agent_format(stop=["END"], history_length=0, response_parser="think_action"),
+        lambda c: c.update_from_dict({"stop": ["END"]}),
+    ],
+)
+def test_a_good_value_is_accepted(change):
+    change(good_config()).validate()
+
+
+def test_messages_leave_out_how_to_switch_the_checks_off_and_that_works():
+    with pytest.raises(ValueError) as error:
+        good_config().training(clip_low=0).validate()
+    assert "suppress" not in str(error.value)
+    good_config().training(clip_low="much").experimental(_validate_config=False).validate()
+
+
+def test_a_relative_model_path_becomes_absolute(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert GiGPOConfig().language_model(model_path="my/model").model_path == str(tmp_path / "my/model")
+    assert GiGPOConfig().update_from_dict({"model_path": "m"}).model_path == str(tmp_path / "m")
+    assert GiGPOConfig().language_model(model_path="~/m").model_path == str(Path.home() / "m")
+    searched = GiGPOConfig().language_model(model_path=tune.grid_search(["a", "/b"]))
+    assert searched.model_path == {"grid_search": [str(tmp_path / "a"), "/b"]}
+
+
+def test_search_spaces_stay_as_they_are():
+    space, domain = tune.grid_search([["END"], None]), tune.loguniform(1e-6, 1e-4)
+    config = good_config().agent_format(stop=space).training(lr=domain)
+    assert config.stop == space
+    assert config.lr is domain
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ import ray
 from ray.rllib.connectors.connector_v2 import ConnectorV2
 
 from rllib_gigpo.algorithms.gigpo.gigpo import GiGPO, GiGPOConfig
+from rllib_gigpo.algorithms.group_policy.checkpoints import check_checkpoint, locate, saved_whole, write_manifest
 from rllib_gigpo.algorithms.grpo.grpo import GRPO, GRPOConfig
 from tests.algorithm_cases import largest_difference, small_config, weights_of
 
@@ -122,6 +124,88 @@ def test_a_save_that_is_stopped_leaves_nothing_or_what_was_there(
     algo.restore_from_path(path)
     assert largest_difference(trained, weights_of(algo)) == 0
     assert (path / "notes.txt").read_text() == "of the user"
+
+
+def save_text(path: Path, text: str) -> None:
+    """A checkpoint as small as can be."""
+    final, filesystem = locate(path)
+    with saved_whole(final, filesystem) as directory:
+        Path(directory, "state").write_text(text)
+        write_manifest(directory, filesystem, GiGPO)
+
+
+# Saving over a checkpoint that has a foreign file beside it renames four times.
+@pytest.mark.parametrize(("renames", "left"), [(0, "old"), (1, "old"), (2, "new"), (3, "new"), (4, "new")])
+def test_a_process_killed_between_any_two_steps_of_replacing_leaves_a_whole_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, renames: int, left: str
+) -> None:
+    path = tmp_path / "checkpoint"
+    save_text(path, "old")
+    (path / "notes.txt").write_text("of the user")
+    child = os.fork()
+    if child == 0:
+        done, rename = [], Path.rename
+
+        def rename_or_die(self: Path, target: Path) -> Path:
+            if len(done) == renames:
+                os._exit(9)
+            done.append(target)
+            return rename(self, target)
+
+        Path.rename = rename_or_die  # type: ignore[method-assign]
+        save_text(path, "new")
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == (9 if renames < 4 else 0)
+    check_checkpoint(*locate(path), GiGPO)
+    assert (path / "state").read_text() == left
+    save_text(path, "newest")
+    check_checkpoint(*locate(path), GiGPO)
+    assert {file.name: file.read_text() for file in path.iterdir() if file.suffix != ".json"} == {
+        "state": "newest",
+        "notes.txt": "of the user",
+    }
+    assert [entry.name for entry in tmp_path.iterdir()] == ["checkpoint"]
+
+
+def test_the_working_directory_can_be_saved_into_again_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for text in ("old", "new"):
+        save_text(Path("."), text)
+        assert Path("state").read_text() == text
+
+
+def test_a_file_is_no_place_for_a_checkpoint(algo: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("of the user")
+    with pytest.raises(NotADirectoryError, match=r"file: it is a file; name a directory"):
+        algo.save_to_path(tmp_path / "file")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+    assert (tmp_path / "file").read_text() == "of the user"
+
+
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [({}, None), ({"lora_rank": 2}, "LoRA adapter's base"), ({"kl_coeff": 0.1}, "reference policy of kl_coeff")],
+)
+def test_a_checkpoint_needs_the_model_directory_only_for_what_it_does_not_hold(
+    tmp_path: Path, settings: dict[str, Any], error: str | None
+) -> None:
+    config = tiny_config().update_from_dict(settings)
+    shutil.copytree(config.model_path, tmp_path / "model")
+    algo = config.language_model(model_path=str(tmp_path / "model")).build_algo()
+    path = algo.save_to_path(tmp_path / "checkpoint")
+    before = weights_of(algo)
+    algo.stop()
+    (tmp_path / "model").rename(tmp_path / "elsewhere")
+    if error is not None:
+        with pytest.raises(ValueError, match=rf"model_path '{tmp_path}/model' .*not there any more.*{error}"):
+            GiGPO.from_checkpoint(path)
+        return
+    restored = GiGPO.from_checkpoint(path)
+    assert largest_difference(before, weights_of(restored)) == 0
+    restored.train()
+    restored.stop()
 
 
 def test_a_filesystem_that_is_not_local_works_too(algo: Any, tmp_path: Path) -> None:

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import io
 import json
 import pickle
 from pathlib import Path
 
 import pytest
+import typer
 from ray import tune
+from rich.console import Console
 
 from rllib_gigpo.algorithms.gigpo import GiGPOConfig
 from rllib_gigpo.cli.checkpoint import check_restorable, checkpoint_class
 from rllib_gigpo.cli.experiment import Checkpoints, Experiment
-from rllib_gigpo.cli.experiment_mapping import check_stop, with_model_path
+from rllib_gigpo.cli.experiment_mapping import check_stop, experiment_from_mapping, with_model_path
 from rllib_gigpo.cli.json_option import json_object
 from rllib_gigpo.cli.ray_session import MissingResourcesError, RayOptions, check_resources, resource_bundles
-from rllib_gigpo.cli.run_folder import new_run_dir, run_dirs
+from rllib_gigpo.cli.run_folder import checkpoint_text, new_run_dir, run_dirs
 from rllib_gigpo.cli.search_space import checked_variants, has_search_space
 from rllib_gigpo.cli.stop import StopWhenReached, UnknownResultKeyError, reached
 from rllib_gigpo.cli.train_options import TrainOptions
+from rllib_gigpo.cli.train_run import TrainRun
 from rllib_gigpo.cli.trials import TrialOutcome, best_trial
 from rllib_gigpo.env_adapters import embedded_model_path
 
@@ -233,6 +237,63 @@ def test_what_is_no_checkpoint_says_where_one_is(tmp_path: Path) -> None:
     inside = write_checkpoint(tmp_path / "c", GiGPOConfig)
     with pytest.raises(ValueError, match=f"is not a checkpoint: .*inside of it there is {inside}"):
         checkpoint_class(tmp_path)
+
+
+def test_a_checkpoint_that_was_moved_aside_by_a_killed_process_is_put_back(tmp_path: Path) -> None:
+    gigpo = GiGPOConfig().algo_class
+    write_checkpoint(tmp_path / ".c.old", gigpo)
+    assert checkpoint_class(tmp_path / "c") is gigpo
+    assert [entry.name for entry in tmp_path.iterdir()] == ["c"]
+
+
+def test_the_command_to_evaluate_can_be_pasted_into_a_shell() -> None:
+    assert checkpoint_text(["/a b/c"]).endswith("try: rllib evaluate '/a b/c'")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"storage_path": 3}, "storage_path in the file is 3"),
+        ({"restore": ["a"]}, r"restore in the file is \['a'\]"),
+        ({"checkpoint_config": {"checkpoint_at_end": "no"}}, "checkpoint_at_end in .* is 'no'; .* true or false"),
+        ({"config": {1: 2}}, "the file has the config key 1"),
+        ({"config": {"env_config": {"size": {"grid_search": 3}}}}, "the file has env_config/size="),
+    ],
+)
+def test_values_of_a_wrong_type_are_named(wrong: dict, message: str) -> None:
+    spec = {"run": "GiGPO", "stop": {"training_iteration": 1}, **wrong}
+    with pytest.raises(ValueError, match=message):
+        experiment_from_mapping("name", spec, "the file")
+
+
+@pytest.mark.parametrize("name", ["", " ", ".", "..", "a/b", "../a", "a\\b"])
+def test_a_name_that_no_folder_can_have_is_refused(name: str) -> None:
+    spec = {"run": "GiGPO", "stop": {"training_iteration": 1}}
+    with pytest.raises(ValueError, match=r"the file: .* cannot be the name of an experiment"):
+        experiment_from_mapping(name, spec, "the file")
+
+
+def test_an_interrupted_training_saves_what_it_has_learned(tmp_path: Path) -> None:
+    class Interrupted:
+        iteration = 3
+
+        def evaluate(self) -> dict:
+            return {"env_runners": {"success_rate": 0.5, "panel_size": 2, "panel_hash": "a"}}
+
+        def train(self) -> dict:
+            raise KeyboardInterrupt
+
+        def save_to_path(self, path: str) -> str:
+            Path(path).mkdir()
+            return path
+
+    output = io.StringIO()
+    run = TrainRun(experiment(), console=Console(file=output))
+    with pytest.raises(typer.Exit) as stopped:
+        run._train(Interrupted(), tmp_path)  # type: ignore[arg-type]
+    assert stopped.value.exit_code == 130
+    assert (tmp_path / "checkpoint").is_dir()
+    assert f"interrupted after 3 iterations; saving\ncheckpoints:\n  {tmp_path}/checkpoint" in output.getvalue()
 
 
 def test_runs_of_a_name_are_found_oldest_first_and_no_others(tmp_path: Path) -> None:

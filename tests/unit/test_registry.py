@@ -85,6 +85,16 @@ def test_ray_finds_algorithm_and_environment_by_name() -> None:
     assert type(env) is registry.environment("EZPoints").load()
 
 
+def test_ray_still_knows_the_names_after_ray_shutdown() -> None:
+    code = """import rllib_gigpo, ray
+from ray.tune.registry import get_trainable_cls
+ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
+ray.shutdown()
+print(get_trainable_cls("GiGPO").__name__)
+"""
+    assert _in_fresh_process(code) == "GiGPO"
+
+
 # In fresh processes: the hook runs once per process, when Ray Tune is imported.
 @pytest.mark.parametrize("imports", ["import rllib_gigpo, ray.tune", "import ray.tune, rllib_gigpo"])
 def test_ray_knows_the_names_whichever_is_imported_first_and_imports_no_algorithm_for_it(imports: str) -> None:
