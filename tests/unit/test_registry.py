@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from importlib.metadata import EntryPoint
 
 import pytest
@@ -12,10 +10,6 @@ from rllib_gigpo import registry
 from rllib_gigpo.environment_entry import EnvironmentEntry
 
 pytestmark = pytest.mark.unit
-
-
-def _in_fresh_process(code: str) -> str:
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 
 
 def test_the_package_s_own_names_are_registered() -> None:
@@ -83,24 +77,3 @@ def test_ray_finds_algorithm_and_environment_by_name() -> None:
     assert get_trainable_cls("GiGPO") is registry.algorithm_class("GiGPO")
     env = _global_registry.get(ENV_CREATOR, "EZPoints")({})
     assert type(env) is registry.environment("EZPoints").load()
-
-
-def test_ray_still_knows_the_names_after_ray_shutdown() -> None:
-    code = """import rllib_gigpo, ray
-from ray.tune.registry import get_trainable_cls
-ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
-ray.shutdown()
-print(get_trainable_cls("GiGPO").__name__)
-"""
-    assert _in_fresh_process(code) == "GiGPO"
-
-
-# In fresh processes: the hook runs once per process, when Ray Tune is imported.
-@pytest.mark.parametrize("imports", ["import rllib_gigpo, ray.tune", "import ray.tune, rllib_gigpo"])
-def test_ray_knows_the_names_whichever_is_imported_first_and_imports_no_algorithm_for_it(imports: str) -> None:
-    code = f"""{imports}, sys
-from ray.tune.registry import ENV_CREATOR, TRAINABLE_CLASS, _global_registry
-assert not any(name.startswith("rllib_gigpo.algorithms") for name in sys.modules)
-print(_global_registry.contains(ENV_CREATOR, "EZPoints"), _global_registry.contains(TRAINABLE_CLASS, "GiGPO"))
-"""
-    assert _in_fresh_process(code) == "True True"
