@@ -197,7 +197,7 @@ def _check_environment_and_model(config: Any) -> Iterator[str]:
         if config.model_path is None:
             raise ValueError(
                 "model_path is not set: language_model(model_path=…) takes a Hugging Face model directory. "
-                "Environments with an embedded model have one in rllib_gigpo.env_adapters.embedded_model_path(name)."
+                "Environments that ship a tiny model name its directory: registry.environment(name).embedded_model."
             )
         validate_model_directory(config.model_path)
         if config.lora_rank is not None:

@@ -86,6 +86,22 @@ def test_two_learners_with_uneven_and_empty_shards_give_the_weights_of_one(tmp_p
         two.shutdown()
 
 
+def test_one_learner_in_a_process_of_its_own_gives_the_weights_of_the_local_one(tmp_path: Path) -> None:
+    directory = save_tiny_model(tmp_path / "model")
+    rows = replace(random_rows(30), in_loss=np.arange(30) % 5 != 0)
+    local = build_learner_group(directory, micro_batch_tokens=150)
+    remote = build_learner_group(directory, micro_batch_tokens=150, num_learners=1)
+    try:
+        before = weights_of(local)
+        update_learners(local, rows)
+        update_learners(remote, rows)
+        (state,) = _states(remote)
+        assert max_difference(before, state) > 1e-3
+        assert max_difference(weights_of(local), state) <= 1e-6
+    finally:
+        remote.shutdown()
+
+
 def test_two_learners_with_an_adapter_and_a_reference_give_the_weights_of_one(tmp_path: Path) -> None:
     directory = save_tiny_model(tmp_path / "model")
     rows = replace(random_rows(20), in_loss=np.arange(20) % 5 != 0)
