@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import secrets
-import tempfile
 from collections.abc import Collection
 from typing import Any
 
@@ -30,13 +28,7 @@ from ray.rllib.utils.metrics import (
 )
 from ray.rllib.utils.typing import ResultDict, StateDict
 
-from rllib_gigpo.algorithms.group_policy.checkpoints import (
-    check_checkpoint,
-    config_with_own_model,
-    locate,
-    saved_whole,
-    write_manifest,
-)
+from rllib_gigpo.algorithms.group_policy.checkpointed_algorithm import CheckpointedAlgorithm
 from rllib_gigpo.algorithms.group_policy.cluster_resources import check_cluster_resources
 from rllib_gigpo.algorithms.group_policy.evaluation_panel import EvaluationPanel
 from rllib_gigpo.algorithms.group_policy.group_credit import credit_metrics, has_signal
@@ -59,10 +51,9 @@ ROLLOUT_GROUP_RESULTS = "rollout_groups"
 WEIGHT_DELIVERY_RESULTS = "weight_delivery"
 COMPONENT_GROUP_CONNECTOR = "group_connector"
 CREDIT_ASSIGNMENT_TIMER = "credit_assignment"
-EVALUATION_PANEL_FILE = "evaluation_panel.json"
 
 
-class GroupPolicy(Algorithm):
+class GroupPolicy(CheckpointedAlgorithm):
     """Base class: a subclass says with `compute_advantages` how credit is assigned within groups."""
 
     config: GroupPolicyConfig
@@ -273,86 +264,6 @@ class GroupPolicy(Algorithm):
             self._tasks = TaskStream(self._seed, tasks=self.config.tasks, evaluation_tasks=self.config.evaluation_tasks)
         if COMPONENT_LEARNER_GROUP in state:
             self.deliver_weights()
-
-    @override(Algorithm)
-    def save_to_path(self, path: Any = None, *, filesystem: Any = None, **kwargs: Any) -> str:
-        """Saves everything that it takes to continue; the last evaluation's panel too. Tune's `save_checkpoint` ends
-        here as well.
-
-        Args:
-            path: A directory, which need not exist, or a URI. None: a new temporary directory.
-            filesystem: Of the path, where that is no local path or URI.
-            kwargs: RLlib's own.
-
-        Returns:
-            The path.
-
-        Raises:
-            RuntimeError: A learner could not write its part.
-        """
-        path, filesystem = locate(tempfile.mkdtemp() if path is None else path, filesystem)
-        with saved_whole(path, filesystem) as directory:
-            super().save_to_path(directory, filesystem=filesystem, **kwargs)
-            self._check_learners("save their state")
-            if self._last_panel is not None:
-                with filesystem.open_output_stream(f"{directory}/{EVALUATION_PANEL_FILE}") as stream:
-                    stream.write(json.dumps(self._last_panel.to_json(), indent=1).encode())
-            write_manifest(directory, filesystem, type(self))
-        return path
-
-    @override(Algorithm)
-    def restore_from_path(
-        self, path: Any, *, component: str | None = None, filesystem: Any = None, **kwargs: Any
-    ) -> None:
-        """Goes back, or on, to a checkpoint, of any number of env runners and learners; the runners get its weights.
-
-        Args:
-            path: A path, or a URI.
-            component: Restores this component alone, from its own directory `path`.
-            filesystem: Of the path, where that is no local path or URI.
-            kwargs: RLlib's own.
-
-        Raises:
-            ValueError: `path` holds no whole checkpoint of this algorithm.
-            RuntimeError: A learner could not read its part.
-        """
-        path, filesystem = locate(path, filesystem)
-        if component is None:
-            check_checkpoint(path, filesystem, type(self))
-            self._last_panel = None
-        else:
-            kwargs["component"] = component
-        super().restore_from_path(path, filesystem=filesystem, **kwargs)
-        self._check_learners("restore their state")
-        self.deliver_weights()
-
-    @classmethod
-    @override(Algorithm)
-    def from_checkpoint(cls, path: Any, filesystem: Any = None, **kwargs: Any) -> GroupPolicy:
-        """A new algorithm in the state of a checkpoint.
-
-        Args:
-            path: A path, a URI, or a Ray `Checkpoint`. It holds pickles, which can run any code: trust its origin.
-            filesystem: Of the path, where that is no local path or URI.
-            kwargs: `config=` replaces the config that was saved, for another number of env runners or learners.
-
-        Raises:
-            ValueError: `path` holds no whole checkpoint of this algorithm, or the directory at `model_path` is gone and
-                the checkpoint's own model cannot take its place: with LoRA, or a KL term.
-        """
-        path, filesystem = locate(path, filesystem)
-        check_checkpoint(path, filesystem, cls)
-        if "config" not in kwargs and (config := config_with_own_model(path, filesystem)) is not None:
-            kwargs["config"] = config
-        return super().from_checkpoint(path, filesystem=filesystem, **kwargs)
-
-    def _check_learners(self, action: str) -> None:
-        """Raises RuntimeError where a learner has failed: RLlib logs the failures of learners' components, no more."""
-        alive, all_learners = len(self.learner_group.foreach_learner(lambda _: None)), max(1, len(self.learner_group))
-        if alive < all_learners:
-            raise RuntimeError(
-                f"{all_learners - alive} of {all_learners} learners failed to {action}; the cause is logged above"
-            )
 
 
 def _check_any_finished(rollout: Rollout, plan: RolloutPlan) -> None:

@@ -1,0 +1,111 @@
+"""Saving and restoring an algorithm whole: with a manifest, atomically where the file system can, loudly on failure."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from typing import Any, Self
+
+from ray.rllib.algorithms.algorithm import Algorithm
+from ray.rllib.utils.annotations import override
+
+from rllib_gigpo.algorithms.group_policy.checkpoints import (
+    check_checkpoint,
+    config_with_own_model,
+    locate,
+    saved_whole,
+    write_manifest,
+)
+from rllib_gigpo.algorithms.group_policy.evaluation_panel import EvaluationPanel
+
+EVALUATION_PANEL_FILE = "evaluation_panel.json"
+
+
+class CheckpointedAlgorithm(Algorithm):
+    """An RLlib algorithm whose checkpoints are checked when written and when read."""
+
+    _last_panel: EvaluationPanel | None = None
+
+    def deliver_weights(self) -> int:
+        """Gives the learners' weights to every env runner; called after a restore. Returns their version."""
+        raise NotImplementedError
+
+    @override(Algorithm)
+    def save_to_path(self, path: Any = None, *, filesystem: Any = None, **kwargs: Any) -> str:
+        """Saves everything that it takes to continue; the last evaluation's panel too. Tune's `save_checkpoint` ends
+        here as well.
+
+        Args:
+            path: A directory, which need not exist, or a URI. None: a new temporary directory.
+            filesystem: Of the path, where that is no local path or URI.
+            kwargs: RLlib's own.
+
+        Returns:
+            The path.
+
+        Raises:
+            RuntimeError: A learner could not write its part.
+        """
+        path, filesystem = locate(tempfile.mkdtemp() if path is None else path, filesystem)
+        with saved_whole(path, filesystem) as directory:
+            super().save_to_path(directory, filesystem=filesystem, **kwargs)
+            self._check_learners("save their state")
+            if self._last_panel is not None:
+                with filesystem.open_output_stream(f"{directory}/{EVALUATION_PANEL_FILE}") as stream:
+                    stream.write(json.dumps(self._last_panel.to_json(), indent=1).encode())
+            write_manifest(directory, filesystem, type(self))
+        return path
+
+    @override(Algorithm)
+    def restore_from_path(
+        self, path: Any, *, component: str | None = None, filesystem: Any = None, **kwargs: Any
+    ) -> None:
+        """Goes back, or on, to a checkpoint, of any number of env runners and learners; the runners get its weights.
+
+        Args:
+            path: A path, or a URI.
+            component: Restores this component alone, from its own directory `path`.
+            filesystem: Of the path, where that is no local path or URI.
+            kwargs: RLlib's own.
+
+        Raises:
+            ValueError: `path` holds no whole checkpoint of this algorithm.
+            RuntimeError: A learner could not read its part.
+        """
+        path, filesystem = locate(path, filesystem)
+        if component is None:
+            check_checkpoint(path, filesystem, type(self))
+            self._last_panel = None
+        else:
+            kwargs["component"] = component
+        super().restore_from_path(path, filesystem=filesystem, **kwargs)
+        self._check_learners("restore their state")
+        self.deliver_weights()
+
+    @classmethod
+    @override(Algorithm)
+    def from_checkpoint(cls, path: Any, filesystem: Any = None, **kwargs: Any) -> Self:
+        """A new algorithm in the state of a checkpoint.
+
+        Args:
+            path: A path, a URI, or a Ray `Checkpoint`. It holds pickles, which can run any code: trust its origin.
+            filesystem: Of the path, where that is no local path or URI.
+            kwargs: `config=` replaces the config that was saved, for another number of env runners or learners.
+
+        Raises:
+            ValueError: `path` holds no whole checkpoint of this algorithm, or the directory at `model_path` is gone and
+                the checkpoint's own model cannot take its place: with LoRA, or a KL term.
+        """
+        path, filesystem = locate(path, filesystem)
+        check_checkpoint(path, filesystem, cls)
+        if "config" not in kwargs and (config := config_with_own_model(path, filesystem)) is not None:
+            kwargs["config"] = config
+        return super().from_checkpoint(path, filesystem=filesystem, **kwargs)
+
+    def _check_learners(self, action: str) -> None:
+        """Raises RuntimeError where a learner has failed: RLlib logs the failures of learners' components, no more."""
+        alive, all_learners = len(self.learner_group.foreach_learner(lambda _: None)), max(1, len(self.learner_group))
+        if alive < all_learners:
+            raise RuntimeError(
+                f"{all_learners - alive} of {all_learners} learners failed to {action}; the cause is logged above"
+            )

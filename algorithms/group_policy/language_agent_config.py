@@ -1,0 +1,192 @@
+"""Configuration of the model, how it is prompted and sampled, and where it acts: what every algorithm needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, Self
+
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
+from ray.rllib.connectors.connector_v2 import ConnectorV2
+from ray.rllib.connectors.env_to_module import EnvToModulePipeline
+from ray.rllib.connectors.module_to_env import ModuleToEnvPipeline
+from ray.rllib.utils.annotations import override
+
+from rllib_gigpo.agent_formats import AgentFormat, ResponseParser, response_parser
+from rllib_gigpo.algorithms.group_policy.config_checks import check_keyword_arguments
+from rllib_gigpo.algorithms.group_policy.model_path import absolute_model_path
+from rllib_gigpo.connectors.actions import ActionParser, ResponseDecoder
+from rllib_gigpo.connectors.prompts import HistoryMemory, PromptBuilder
+from rllib_gigpo.environments import default_agent_format
+from rllib_gigpo.inference.protocol import SamplingParams
+from rllib_gigpo.rl_modules.lora import Targets
+
+
+class LanguageAgentConfig(AlgorithmConfig):
+    """Base of the algorithms' configs: a language model that answers an environment's observations."""
+
+    def __init__(self, algo_class: type | None = None):
+        super().__init__(algo_class=algo_class)
+        # language_model()
+        self.model_path: str | None = None
+        self.model_dtype: Literal["float32", "bfloat16"] = "float32"
+        self.attn_implementation = "sdpa"
+        self.lora_rank: int | None = None
+        self.lora_alpha: float | None = None
+        self.lora_targets: Targets = "all-linear"
+        # agent_format()
+        self.prompt_template: str | None = None
+        self.history_length: int | None = None
+        self.response_parser: str | ResponseParser | None = None
+        self.stop: tuple[str, ...] | None = None
+        # generation()
+        self.engine = "hf"
+        self.max_prompt_tokens = 2048
+        self.max_response_tokens = 512
+        self.temperature = 1.0
+        self.top_p = 1.0
+        self.top_k = 0
+        # environment() and evaluation()
+        self.tasks: Sequence[Any] | None = None
+        self.evaluation_tasks: Sequence[Any] | None = None
+
+    def language_model(
+        self,
+        *,
+        model_path: str | None = NotProvided,
+        model_dtype: str = NotProvided,
+        attn_implementation: str = NotProvided,
+        lora_rank: int | None = NotProvided,
+        lora_alpha: float | None = NotProvided,
+        lora_targets: Targets = NotProvided,
+    ) -> Self:
+        """Sets the model that is trained.
+
+        Args:
+            model_path: Hugging Face directory with config, safetensors weights, tokenizer and chat template. A relative
+                one is made absolute.
+            model_dtype: "float32" or "bfloat16", of the weights in learners and engines.
+            attn_implementation: As in `AutoModelForCausalLM.from_pretrained`.
+            lora_rank: Trains a float32 LoRA adapter of this rank and not the model itself. None: trains all weights.
+            lora_alpha: The adapter is scaled by lora_alpha / lora_rank. None: a scale of 1.
+            lora_targets: Layers with an adapter: "all-linear", or a list of names such as "q_proj".
+        """
+        self._set(model_path=absolute_model_path(model_path), model_dtype=model_dtype)
+        self._set(attn_implementation=attn_implementation)
+        return self._set(lora_rank=lora_rank, lora_alpha=lora_alpha, lora_targets=lora_targets)
+
+    def agent_format(
+        self,
+        *,
+        prompt_template: str | None = NotProvided,
+        history_length: int | None = NotProvided,
+        response_parser: str | ResponseParser | None = NotProvided,
+        stop: Sequence[str] | None = NotProvided,
+    ) -> Self:
+        """Replaces parts of the environment's agent format; None keeps the environment's own.
+
+        Args:
+            prompt_template: Jinja source of the user message, see `rllib_gigpo.agent_formats.PromptTemplate`.
+            history_length: How many earlier turns the prompt shows.
+            response_parser: Name of a parser, or a function from the response text to a `ParsedResponse`.
+            stop: Strings that end a response.
+        """
+        stop = tuple(stop) if isinstance(stop, list) else stop
+        return self._set(
+            prompt_template=prompt_template, history_length=history_length, response_parser=response_parser, stop=stop
+        )
+
+    def generation(
+        self,
+        *,
+        engine: str = NotProvided,
+        max_prompt_tokens: int = NotProvided,
+        max_response_tokens: int = NotProvided,
+        temperature: float = NotProvided,
+        top_p: float = NotProvided,
+        top_k: int = NotProvided,
+    ) -> Self:
+        """Sets how responses are sampled. `evaluation(evaluation_config=…)` may override the sampling parameters.
+
+        Args:
+            engine: "hf", which generates with the transformers model itself.
+            max_prompt_tokens: A longer prompt loses its oldest history; one that does not fit even then ends the
+                trajectory as truncated.
+            max_response_tokens: A longer response is cut there.
+            temperature: 0 is greedy, for evaluation only. The loss uses the training temperature too.
+            top_p, top_k: Nucleus sampling, 1 is off; only the k most likely tokens, 0 is off.
+        """
+        self._set(engine=engine, max_prompt_tokens=max_prompt_tokens, max_response_tokens=max_response_tokens)
+        return self._set(temperature=temperature, top_p=top_p, top_k=top_k)
+
+    @override(AlgorithmConfig)
+    def environment(self, env: Any = NotProvided, *, tasks: Sequence[Any] | None = NotProvided, **kwargs: Any) -> Self:
+        """Sets the environment.
+
+        Args:
+            env: A registered name such as "EZPoints", a Gymnasium id, or a class that takes an EnvContext.
+            tasks: Training tasks, each given to `reset(options={"task": …})`. None: integers, from which the
+                environment generates an instance.
+            kwargs: RLlib's own, `env_config` among them.
+        """
+        check_keyword_arguments("environment", super().environment, kwargs, LanguageAgentConfig.environment)
+        super().environment(env, **kwargs)
+        return self._set(tasks=tasks)
+
+    @override(AlgorithmConfig)
+    def evaluation(self, *, evaluation_tasks: Sequence[Any] | None = NotProvided, **kwargs: Any) -> Self:
+        """Sets the evaluation.
+
+        Args:
+            evaluation_tasks: Tasks of the panel, each given to `reset(options={"task": …})`. None: integers that no
+                training task shares.
+            kwargs: RLlib's own: `evaluation_interval`, `evaluation_duration` (tasks on the panel), and
+                `evaluation_config` with other sampling parameters.
+        """
+        check_keyword_arguments("evaluation", super().evaluation, kwargs, LanguageAgentConfig.evaluation)
+        super().evaluation(**kwargs)
+        return self._set(evaluation_tasks=evaluation_tasks)
+
+    @override(AlgorithmConfig)
+    def build_env_to_module_connector(self, env: Any = None, spaces: Any = None, device: Any = None) -> ConnectorV2:
+        agent_format = self.resolved_agent_format()
+        pipeline = super().build_env_to_module_connector(env=env, spaces=spaces, device=device)
+        assert isinstance(pipeline, EnvToModulePipeline)
+        pipeline.append(HistoryMemory(history_length=agent_format.history_length))
+        pipeline.append(
+            PromptBuilder(prompt_template=agent_format.prompt_template, max_prompt_tokens=self.max_prompt_tokens)
+        )
+        return pipeline
+
+    @override(AlgorithmConfig)
+    def build_module_to_env_connector(self, env: Any = None, spaces: Any = None) -> ConnectorV2:
+        pipeline = super().build_module_to_env_connector(env=env, spaces=spaces)
+        assert isinstance(pipeline, ModuleToEnvPipeline)
+        pipeline.append(ResponseDecoder())
+        pipeline.append(ActionParser(parser=response_parser(self.resolved_agent_format().response_parser)))
+        return pipeline
+
+    def resolved_agent_format(self) -> AgentFormat:
+        """The environment's agent format with the parts that this config replaces."""
+        base = default_agent_format(self.env)
+        return AgentFormat(
+            prompt_template=base.prompt_template if self.prompt_template is None else self.prompt_template,
+            history_length=base.history_length if self.history_length is None else self.history_length,
+            response_parser=base.response_parser if self.response_parser is None else self.response_parser,
+            stop=base.stop if self.stop is None else tuple(self.stop) if isinstance(self.stop, list) else self.stop,
+        )
+
+    def sampling_params(self) -> SamplingParams:
+        """How responses are sampled under this config."""
+        return SamplingParams(
+            max_response_tokens=self.max_response_tokens,
+            temperature=self.temperature,
+            top_p=self.top_p,
+            top_k=self.top_k,
+            stop=self.resolved_agent_format().stop,
+        )
+
+    def _set(self, **values: Any) -> Self:
+        for key, value in values.items():
+            if value is not NotProvided:
+                setattr(self, key, value)
+        return self
