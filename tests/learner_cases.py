@@ -27,6 +27,7 @@ _SETTINGS: dict[str, Any] = {
     "importance_weight_cap": None,
     "kl_coeff": 0.0,
     "kl_estimator": "k3",
+    "kl_in": "loss",
     "entropy_coeff": 0.0,
     "micro_batch_tokens": 4096,
     "max_response_tokens": 16,

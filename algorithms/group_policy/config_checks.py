@@ -42,6 +42,7 @@ _CHOICES = {
         "sequence-mean-token-sum-norm",
     ),
     "kl_estimator": ("k1", "k2", "k3"),
+    "kl_in": ("loss", "reward"),
     "optimizer": ("adamw", "sgd"),
 }
 _NOT_NEGATIVE = ("advantage_std_floor", "invalid_action_penalty", "entropy_coeff", "weight_decay")

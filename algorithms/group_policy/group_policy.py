@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,9 @@ from rllib_gigpo.algorithms.group_policy.cluster_resources import check_cluster_
 from rllib_gigpo.algorithms.group_policy.evaluation_panel import EvaluationPanel
 from rllib_gigpo.algorithms.group_policy.group_credit import credit_metrics, has_signal
 from rllib_gigpo.algorithms.group_policy.group_policy_config import GroupPolicyConfig
+from rllib_gigpo.algorithms.group_policy.kl_in_reward import coefficient_at, kl_penalties
 from rllib_gigpo.algorithms.group_policy.learner_update import update_learners
+from rllib_gigpo.algorithms.group_policy.scoring import REFERENCE_LOGP, score_rows
 from rllib_gigpo.algorithms.group_policy.weight_delivery import deliver_weights
 from rllib_gigpo.connectors.token_rows import STEP_ROWS, TOKEN_ROWS
 from rllib_gigpo.env_runners import endings
@@ -51,6 +54,7 @@ ROLLOUT_GROUP_RESULTS = "rollout_groups"
 WEIGHT_DELIVERY_RESULTS = "weight_delivery"
 COMPONENT_GROUP_CONNECTOR = "group_connector"
 CREDIT_ASSIGNMENT_TIMER = "credit_assignment"
+SCORING_TIMER = "scoring"
 
 
 class GroupPolicy(CheckpointedAlgorithm):
@@ -200,9 +204,27 @@ class GroupPolicy(CheckpointedAlgorithm):
     def _assign_credit(self, episodes: list[SingleAgentEpisode]) -> TokenRows:
         """Token rows of all episodes, with their advantages."""
         batch = self._group_connector(rl_module=None, batch={}, episodes=episodes, shared_data={}, metrics=self.metrics)
-        step_rows: StepRows = batch[STEP_ROWS]
-        token_rows: TokenRows = batch[TOKEN_ROWS]
-        advantages = self.compute_advantages(step_rows)
+        step_rows, token_rows = self._score(batch[STEP_ROWS], batch[TOKEN_ROWS])
+        return self.with_credit(step_rows, token_rows)
+
+    def _score(self, step_rows: StepRows, token_rows: TokenRows) -> tuple[StepRows, TokenRows]:
+        """The rows with what the learners compute before credit is assigned, and the KL in the rewards where asked."""
+        if scores := self.config.scores():
+            with self.metrics.log_time((TIMERS, SCORING_TIMER)):
+                token_rows = score_rows(self.learner_group, token_rows, scores)
+        if REFERENCE_LOGP not in scores:
+            return step_rows, token_rows
+        coefficient = coefficient_at(self.config.kl_coeff, self._steps_sampled())
+        penalties = coefficient * kl_penalties(token_rows, estimator=self.config.kl_estimator)
+        self._log(ROLLOUT_GROUP_RESULTS, {"kl_reward_penalty_mean": float(penalties.mean())})
+        return replace(step_rows, rewards=step_rows.rewards - penalties), token_rows
+
+    def with_credit(self, step_rows: StepRows, token_rows: TokenRows) -> TokenRows:
+        """Token rows with what the update learns from: their advantages."""
+        return self.with_advantages(step_rows, token_rows, self.compute_advantages(step_rows))
+
+    def with_advantages(self, step_rows: StepRows, token_rows: TokenRows, advantages: np.ndarray) -> TokenRows:
+        """Token rows with `advantages` (float32[T]), of which those of groups without a signal are out of the loss."""
         self._log(ROLLOUT_GROUP_RESULTS, credit_metrics(advantages, step_rows.group_ids))
         if self.config.trains_on_zero_signal_groups():
             in_loss = np.ones(len(step_rows), bool)
@@ -211,10 +233,12 @@ class GroupPolicy(CheckpointedAlgorithm):
         return token_rows.with_advantages(advantages, in_loss)
 
     def _update(self, rows: TokenRows) -> None:
-        steps_sampled = self.metrics.peek((ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME), default=0)
-        timesteps = {NUM_ENV_STEPS_SAMPLED_LIFETIME: steps_sampled}
+        timesteps = {NUM_ENV_STEPS_SAMPLED_LIFETIME: self._steps_sampled()}
         results = update_learners(self.learner_group, rows, timesteps=timesteps)
         self.metrics.aggregate(results, key=LEARNER_RESULTS)
+
+    def _steps_sampled(self) -> int:
+        return self.metrics.peek((ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME), default=0)
 
     def _call_back(self, event: str, **kwargs: Any) -> None:
         make_callback(

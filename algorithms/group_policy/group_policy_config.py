@@ -14,8 +14,10 @@ from ray.rllib.utils.annotations import override
 from rllib_gigpo.algorithms.group_policy import config_checks
 from rllib_gigpo.algorithms.group_policy.config_checks import check_keyword_arguments
 from rllib_gigpo.algorithms.group_policy.language_agent_config import LanguageAgentConfig
+from rllib_gigpo.algorithms.group_policy.scoring import OLD_LOGP, REFERENCE_LOGP
 from rllib_gigpo.connectors.token_rows import TokenRowPacking
 from rllib_gigpo.env_runners.group_env_runner import GroupEnvRunner
+from rllib_gigpo.learners.reference_policy import is_reference_needed
 from rllib_gigpo.rl_modules.lora import LoraSettings
 
 if TYPE_CHECKING:
@@ -52,6 +54,7 @@ class GroupPolicyConfig(LanguageAgentConfig):
         self.importance_weight_cap: float | None = 2.0
         self.kl_coeff: float | list[list[float]] = 0.0
         self.kl_estimator: Literal["k1", "k2", "k3"] = "k3"
+        self.kl_in: Literal["loss", "reward"] = "loss"
         self.entropy_coeff = 0.0
         self.micro_batch_tokens = 16_384
         self.optimizer: Literal["adamw", "sgd"] = "adamw"
@@ -98,6 +101,7 @@ class GroupPolicyConfig(LanguageAgentConfig):
         importance_weight_cap: float | None = NotProvided,
         kl_coeff: float | list[list[float]] = NotProvided,
         kl_estimator: str = NotProvided,
+        kl_in: str = NotProvided,
         entropy_coeff: float = NotProvided,
         micro_batch_tokens: int = NotProvided,
         optimizer: str = NotProvided,
@@ -128,6 +132,8 @@ class GroupPolicyConfig(LanguageAgentConfig):
                 leaves the difference between sampler and learner uncorrected.
             kl_coeff: Of the KL to the model at model_path: a number, or a schedule [[timestep, value], …]. 0 is off.
             kl_estimator: "k1", "k2" or "k3", see `rllib_gigpo.learners.losses.kl_penalty`.
+            kl_in: "loss" adds the KL to the loss, per token. "reward" subtracts the sum over each response from the
+                reward of its step, before advantages; the episode returns that are reported never hold it.
             entropy_coeff: Of the entropy bonus per token.
             micro_batch_tokens: Tokens, padding included, of one forward and backward pass.
             optimizer: "adamw" or "sgd".
@@ -153,6 +159,7 @@ class GroupPolicyConfig(LanguageAgentConfig):
             importance_weight_cap=importance_weight_cap,
             kl_coeff=kl_coeff,
             kl_estimator=kl_estimator,
+            kl_in=kl_in,
             entropy_coeff=entropy_coeff,
             micro_batch_tokens=micro_batch_tokens,
             optimizer=optimizer,
@@ -214,6 +221,11 @@ class GroupPolicyConfig(LanguageAgentConfig):
     def anchor_connectors(self) -> list[ConnectorV2]:
         """Pieces that group steps by anchor state; none, unless the algorithm compares steps."""
         return []
+
+    def scores(self) -> tuple[str, ...]:
+        """Columns of the token rows that learners compute before credit is assigned, see `scoring`."""
+        has_penalty = self.kl_in == "reward" and is_reference_needed(self.kl_coeff)
+        return (OLD_LOGP, REFERENCE_LOGP) if has_penalty else ()
 
     def trains_on_zero_signal_groups(self) -> bool:
         """`train_on_zero_signal_groups` with its default resolved."""
