@@ -217,7 +217,8 @@ class GroupPolicy(CheckpointedAlgorithm):
         coefficient = coefficient_at(self.config.kl_coeff, self._steps_sampled())
         penalties = coefficient * kl_penalties(token_rows, estimator=self.config.kl_estimator)
         self._log(ROLLOUT_GROUP_RESULTS, {"kl_reward_penalty_mean": float(penalties.mean())})
-        return replace(step_rows, rewards=step_rows.rewards - penalties), token_rows
+        rewards = (step_rows.rewards - penalties).astype(np.float32)
+        return replace(step_rows, rewards=rewards), token_rows
 
     def with_credit(self, step_rows: StepRows, token_rows: TokenRows) -> TokenRows:
         """Token rows with what the update learns from: their advantages."""

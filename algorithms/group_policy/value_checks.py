@@ -27,8 +27,9 @@ _NUMBERS = (
     "step_advantage_weight",
     "trajectory_advantage_weight",
     "lambda_",
+    "value_loss_coeff",
 )
-_NUMBERS_OR_NONE = ("dual_clip", "importance_weight_cap", "lora_alpha", "similarity_threshold")
+_NUMBERS_OR_NONE = ("dual_clip", "importance_weight_cap", "lora_alpha", "similarity_threshold", "value_clip")
 _INTEGERS = {
     "group_size": 1,
     "groups_per_iteration": 1,
@@ -53,7 +54,11 @@ _RESOURCES = (
     "num_gpus_per_env_runner",
     "num_gpus_per_learner",
 )
-_SCHEDULES = {"lr": "learning rate", "kl_coeff": "coefficient of the KL term"}
+_SCHEDULES = {
+    "lr": "learning rate",
+    "kl_coeff": "coefficient of the KL term",
+    "critic_lr": "learning rate of the critic",
+}
 _FIXED = {
     "grad_clip_by": ("global_norm", "the norm of all gradients together is what is clipped"),
     "batch_mode": ("complete_episodes", "a rollout group is made of whole episodes"),
@@ -85,6 +90,8 @@ def check_value_types(config: Any) -> Iterator[str]:
             or_automatic = ", or 'auto'" if automatic else ""
             yield f"{key}={value!r} must be a number of at least 0{or_automatic}."
     for key, description in _SCHEDULES.items():
+        if not hasattr(config, key):
+            continue
         yield from _check_schedule(key, getattr(config, key), description)
     yield from _check_optional_values(config)
     for key in ("tasks", "evaluation_tasks"):
@@ -110,7 +117,11 @@ def _check_optional_values(config: Any) -> Iterator[str]:
         yield f"evaluation_interval={interval!r} must be an integer of at least 0, or None for no evaluation."
     if config.model_path is not None and not isinstance(config.model_path, str):
         yield f"model_path={config.model_path!r} must be the path of a Hugging Face model directory, as a string."
-    for key, or_none in (("train_on_zero_signal_groups", True), ("group_baseline", False)):
+    for key, or_none in (
+        ("train_on_zero_signal_groups", True),
+        ("group_baseline", False),
+        ("bootstrap_truncated", False),
+    ):
         value = getattr(config, key, True)
         if not isinstance(value, bool) and not (or_none and value is None):
             yield f"{key}={value!r} must be True or False{', or None' if or_none else ''}."
