@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class PPOConfig(GroupPolicyConfig):
-    """Configures PPO (Schulman et al. 2017, arXiv 1707.06347) for multi-turn agents: the papers' baseline with a critic.
+    """Configures PPO (Schulman et al. 2017, arXiv 1707.06347) for multi-turn agents: the baseline with a critic.
 
     Example:
         >>> from rllib_gigpo.algorithms.ppo import PPOConfig

@@ -1,6 +1,9 @@
 """PPO with a learned critic teaches the embedded tiny language model to play EZPoints, on a CPU, in minutes.
 
     rllib train file tuned_examples/ppo/ezpoints_text_tiny.py
+
+The model comes warmed up: it writes the response format and wins about one game in ten. Each iteration plays 64 hands
+once each. Seed 0 went from 0.09 success on the panel to 0.99.
 """
 
 from rllib_gigpo.algorithms.ppo import PPOConfig
@@ -18,10 +21,10 @@ config = (
         lambda_=0.95,
         # Three hundred times what suits a model of billions of parameters: this one has 0.4 million.
         lr=3e-4,
-        critic_lr=1e-3,
+        critic_lr=3e-3,
         adam_betas=(0.9, 0.95),
         weight_decay=0.0,
-        # A win is worth 10: with 0.5, values would need twenty iterations to get there.
+        # A win is worth 10: a clip of 0.5 would hold values back for twenty iterations.
         value_clip=None,
     )
     .evaluation(evaluation_duration=128)
