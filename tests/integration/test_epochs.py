@@ -24,7 +24,7 @@ def test_every_row_is_learned_from_once_an_epoch_and_all_learners_take_equal_num
         batches = list(group._learner._mini_batches(batch_of(shard)))
         assert len(batches) == 4 * 3
         seen = [batch.policy_batches["default_policy"].weights_version.tolist() for batch in batches]
-        epochs = [sum(seen[4 * epoch : 4 * epoch + 4], []) for epoch in range(3)]
+        epochs = [[row for batch in seen[4 * epoch : 4 * epoch + 4] for row in batch] for epoch in range(3)]
         assert all(sorted(epoch) == shard.weights_version.tolist() for epoch in epochs)
         assert sum(batch.count for batch in batches) == 3 * len(shard)
         orders.append(epochs)
