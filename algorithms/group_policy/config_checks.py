@@ -11,6 +11,7 @@ from typing import Any
 
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
+from rllib_gigpo.agent_formats import check_parser
 from rllib_gigpo.algorithms.group_policy.value_checks import check_dictionary, check_value_types
 from rllib_gigpo.environments import check_environment
 from rllib_gigpo.rl_modules.lora import check_lora_targets
@@ -194,6 +195,7 @@ def _check_environment_and_model(config: Any) -> Iterator[str]:
     try:
         check_environment(config.env)
         config.sampling_params()
+        check_parser(config.resolved_agent_format().response_parser)
         if config.model_path is None:
             raise ValueError(
                 "model_path is not set: language_model(model_path=…) takes a Hugging Face model directory. "

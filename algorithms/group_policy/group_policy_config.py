@@ -169,7 +169,7 @@ class GroupPolicyConfig(LanguageAgentConfig):
         """As RLlib's, but an unknown key is a ValueError that names the nearest known one."""
         config_checks.check_known_keys(self, config_dict.keys())
         super().update_from_dict(config_dict)
-        return self.language_model(model_path=self.model_path)
+        return self.language_model(model_path=self.model_path).agent_format(prompt_template=self.prompt_template)
 
     @override(AlgorithmConfig)
     def validate(self) -> None:
