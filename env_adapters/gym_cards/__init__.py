@@ -32,5 +32,5 @@ POINTS24 = EnvironmentEntry(
 BLACKJACK = EnvironmentEntry(
     name="Blackjack",
     entry_point="rllib_gigpo.env_adapters.gym_cards.blackjack:Blackjack",
-    agent_format=AgentFormat(prompt_template=BLACKJACK_PROMPT, response_parser=OneOf("hit", "stand")),
+    agent_format=AgentFormat(prompt_template=BLACKJACK_PROMPT, response_parser=OneOf(("hit", "stand"))),
 )

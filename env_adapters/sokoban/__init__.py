@@ -19,5 +19,5 @@ Reply <think>reason</think><action>direction</action>, with up, down, left or ri
 SOKOBAN = EnvironmentEntry(
     name="Sokoban",
     entry_point="rllib_gigpo.env_adapters.sokoban.sokoban:Sokoban",
-    agent_format=AgentFormat(prompt_template=SOKOBAN_PROMPT, response_parser=OneOf("up", "down", "left", "right")),
+    agent_format=AgentFormat(prompt_template=SOKOBAN_PROMPT, response_parser=OneOf(("up", "down", "left", "right"))),
 )

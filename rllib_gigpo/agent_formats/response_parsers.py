@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from rllib_gigpo.agent_formats.json_parser import json_action
 from rllib_gigpo.agent_formats.parsed_response import ParsedResponse, ResponseParser, invalid_response
@@ -28,39 +29,29 @@ class ResponseParserError(ValueError):
     """A response parser raised, or returned something that is no ParsedResponse."""
 
 
+@dataclass(frozen=True)
 class OneOf:
     """A parser for games with few actions: what another parser reads must hold exactly one of them, as a word.
 
     So "go up" is "up". "down, not up" is invalid for `several_actions`, as is "up, up"; "jump" for `unknown_action`.
 
-    Args:
+    Attributes:
         choices: The actions, in lower case.
         parser: Reads the response.
     """
 
-    def __init__(self, *choices: str, parser: str | ResponseParser = "think_action"):
-        self.choices = choices
-        self.parser = parser
-        longest_first = sorted(choices, key=len, reverse=True)
-        self._choice = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, longest_first))})(?!\w)")
+    choices: tuple[str, ...]
+    parser: str | ResponseParser = "think_action"
 
     def __call__(self, text: str) -> ParsedResponse:
         parsed = response_parser(self.parser)(text)
         if not parsed.is_valid:
             return parsed
-        found = self._choice.findall(parsed.action)
+        longest_first = sorted(self.choices, key=len, reverse=True)
+        found = re.findall(rf"(?<!\w)(?:{'|'.join(map(re.escape, longest_first))})(?!\w)", parsed.action)
         if len(found) == 1:
             return parsed._replace(action=found[0])
         return invalid_response("several_actions" if found else "unknown_action")
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, OneOf) and (self.choices, self.parser) == (other.choices, other.parser)
-
-    def __hash__(self) -> int:
-        return hash((self.choices, self.parser))
-
-    def __repr__(self) -> str:
-        return f"OneOf({', '.join(map(repr, self.choices))}, parser={self.parser!r})"
 
 
 def response_parser(name_or_function: str | ResponseParser) -> ResponseParser:

@@ -48,7 +48,15 @@ def test_the_good_config_is_good():
         (lambda c: c.learners(num_learners=129), "num_learners=129.*group_size=8 x groups_per_iteration=16"),
         (lambda c: c.evaluation(evaluation_num_env_runners=1), "evaluation_num_env_runners=1"),
         (lambda c: c.agent_format(prompt_template="{{ observaton }}"), "observaton"),
+        (lambda c: c.agent_format(prompt_template="{{ history[0].reward }}"), r"unknown fields \['reward'\]"),
+        (lambda c: c.agent_format(prompt_template="{{ observation }}", history_length=2), "history_length=2 has no"),
+        (lambda c: c.agent_format(prompt_template="nowhere.jinja"), "prompt_template='nowhere.jinja' holds no"),
+        (lambda c: c.update_from_dict({"prompt_template": "nowhere.jinja"}), "prompt_template='nowhere.jinja'"),
         (lambda c: c.agent_format(response_parser="xml"), "xml"),
+        (lambda c: c.agent_format(response_parser="no_such_module:parse"), "'no_such_module:parse' cannot be imported"),
+        (lambda c: c.agent_format(response_parser="os.path:sep"), "response_parser='os.path:sep' is a str"),
+        (lambda c: c.agent_format(response_parser="json:loads"), "'loads' raised JSONDecodeError.*on the response ''"),
+        (lambda c: c.agent_format(response_parser=len), "'len' returned 0 for the response ''"),
         (lambda c: c.training(kl_coeff=-0.1), "kl_coeff=-0.1 must not be negative"),
         (lambda c: c.training(kl_coeff=[[0, 0.1], [10, -1]]), "must not be negative"),
         (lambda c: c.training(kl_coeff=[[5, 0.1], [10, 0.0]]), "kl_coeff=.*first timestep must be 0"),
@@ -180,6 +188,12 @@ class _OwnEnv(gym.Env):
         lambda c: c.debugging(seed=2**32 - 1),
         lambda c: c.learners(num_cpus_per_learner="auto", num_gpus_per_learner=0.5),
         lambda c: c.agent_format(stop=["END"], history_length=0, response_parser="think_action"),
+        lambda c: c.agent_format(history_length="full", response_parser="rllib_gigpo.agent_formats:first_action"),
+        lambda c: c.agent_format(
+            prompt_template="rllib_gigpo.env_adapters.gym_cards.prompts:EZPOINTS_JSON_PROMPT",
+            response_parser="json_action",
+            history_length=2,
+        ),
         lambda c: c.update_from_dict({"stop": ["END"]}),
     ],
 )
@@ -201,6 +215,16 @@ def test_a_relative_model_path_becomes_absolute(monkeypatch, tmp_path):
     assert GiGPOConfig().language_model(model_path="~/m").model_path == str(Path.home() / "m")
     searched = GiGPOConfig().language_model(model_path=tune.grid_search(["a", "/b"]))
     assert searched.model_path == {"grid_search": [str(tmp_path / "a"), "/b"]}
+
+
+def test_a_prompt_template_from_a_file_is_read_at_once(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a", "b"):
+        Path(f"{name}.jinja").write_text(f"{name} {{{{ observation }}}}")
+    assert GiGPOConfig().agent_format(prompt_template="a.jinja").prompt_template == "a {{ observation }}"
+    assert GiGPOConfig().update_from_dict({"prompt_template": "b.jinja"}).prompt_template == "b {{ observation }}"
+    searched = GiGPOConfig().agent_format(prompt_template=tune.grid_search(["a.jinja", "b.jinja", None]))
+    assert searched.prompt_template == {"grid_search": ["a {{ observation }}", "b {{ observation }}", None]}
 
 
 def test_search_spaces_stay_as_they_are():
