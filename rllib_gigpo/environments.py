@@ -66,8 +66,8 @@ def check_text_observations(space: gym.Space | None) -> None:
     if unseen:
         names = ", ".join(repr(name) for name in unseen if name)
         raise ValueError(
-            f"the environment shows arrays{f' ({names})' if names else ''} in its observation space, but the model reads "
-            "text alone and would not see them. Have the environment show text, as with env_config="
+            f"the environment shows arrays{f' ({names})' if names else ''} in its observation space, but the model "
+            "reads text alone and would not see them. Have the environment show text, as with env_config="
             '{"observation": "text"} of the card games, or wrap it'
         )
 

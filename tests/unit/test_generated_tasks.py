@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
 
 import gymnasium as gym
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from rllib_gigpo.env_adapters import make_env
-from tests.environment_cases import fingerprint, fingerprints_in_other_processes, passes_gymnasiums_checker
+from tests.environment_cases import ROOT, fingerprint, fingerprints_in_other_processes, passes_gymnasiums_checker
 
 pytestmark = pytest.mark.unit
 
@@ -114,3 +115,10 @@ def test_wrong_calls_are_refused(new_env) -> None:
 def test_a_wrong_step_limit_is_refused(new_env, value: object) -> None:
     with pytest.raises(ValueError, match=f"max_steps is {value!r}; it must be an integer of at least 1"):
         new_env(max_steps=value)
+
+
+@pytest.mark.parametrize("name", sorted({name for name, _ in ENVIRONMENTS.values()}))
+def test_the_documentation_names_every_option(name: str) -> None:
+    documented = (ROOT / "docs" / "environments.md").read_text()
+    for option in inspect.signature(type(make_env(name))).parameters:
+        assert f"`{option}`" in documented
