@@ -173,6 +173,7 @@ def _check_groups(config: Any) -> Iterator[str]:
             f"group_size={config.group_size} is too small: {name} compares the trajectories of a group, so it needs at "
             f"least {config.min_group_size}. Set training(group_size=…)."
         )
+    yield from _check_dynamic_sampling(config)
     if config.num_envs_per_env_runner < config.group_size:
         yield (
             f"num_envs_per_env_runner={config.num_envs_per_env_runner} has no room for a group of "
@@ -188,6 +189,22 @@ def _check_groups(config: Any) -> Iterator[str]:
         yield (
             f"evaluation_num_env_runners={config.evaluation_num_env_runners} does not apply: evaluation runs on the "
             "training env runners. Leave it at 0."
+        )
+
+
+def _check_dynamic_sampling(config: Any) -> Iterator[str]:
+    if not config.dynamic_sampling:
+        return
+    if config.group_size < 2:
+        yield (
+            "dynamic_sampling looks for groups whose members differ, and a group of "
+            f"group_size={config.group_size} never has a signal: set training(group_size=…) to at least 2, or "
+            "dynamic_sampling=False."
+        )
+    if config.train_on_zero_signal_groups:
+        yield (
+            "train_on_zero_signal_groups=True contradicts dynamic_sampling=True, which trains on other groups in place "
+            "of those without a signal: set one of them to False."
         )
 
 

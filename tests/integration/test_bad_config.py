@@ -3,22 +3,25 @@
 import math
 import shutil
 from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
 from ray import tune
 
+from rllib_gigpo.algorithms.dapo import DAPOConfig
 from rllib_gigpo.algorithms.gagpo.gagpo import GAGPOConfig
 from rllib_gigpo.algorithms.gigpo.gigpo import GiGPOConfig
+from rllib_gigpo.algorithms.reinforce import REINFORCEPlusPlusConfig
 from rllib_gigpo.env_adapters import embedded_model_path
 
 pytestmark = pytest.mark.integration
 
 
-def good_config() -> GiGPOConfig:
+def good_config(config_class: type = GiGPOConfig) -> Any:
     return (
-        GiGPOConfig()
+        config_class()
         .environment("EZPoints")
         .language_model(model_path=str(embedded_model_path("EZPoints")))
         .generation(max_prompt_tokens=160, max_response_tokens=32)
@@ -84,6 +87,15 @@ def test_the_good_config_is_good():
         (lambda c: c.training(adam_betas=(0.9, 1.0)), "adam_betas=.*must be two numbers"),
         (lambda c: c.training(adam_betas=0.9), "adam_betas=0.9 must be two numbers"),
         (lambda c: c.training(train_on_zero_signal_groups="no"), "train_on_zero_signal_groups='no' must be True or"),
+        (lambda c: c.training(dynamic_sampling=1), "dynamic_sampling=1 must be True or False"),
+        (
+            lambda c: c.training(dynamic_sampling=True, max_sampling_rounds=0),
+            "max_sampling_rounds=0 must be an integer",
+        ),
+        (
+            lambda c: c.training(dynamic_sampling=True, train_on_zero_signal_groups=True),
+            "train_on_zero_signal_groups=True contradicts dynamic_sampling=True",
+        ),
         (lambda c: c.debugging(seed=2**32), "seed=4294967296 must be"),
         (lambda c: c.debugging(seed=1.5), "seed=1.5 must be"),
         (lambda c: c.env_runners(num_cpus_per_env_runner=-2), "num_cpus_per_env_runner=-2 must be"),
@@ -165,6 +177,35 @@ def test_the_keys_of_one_algorithm_are_checked_too():
     config = GAGPOConfig().update_from_dict({"lambda": "0.9"})
     with pytest.raises(ValueError, match=r"^lambda_='0.9' must be a finite number"):
         config.validate()
+
+
+@pytest.mark.parametrize(
+    ("config_class", "keys", "message"),
+    [
+        (DAPOConfig, {"overlong_penalty_buffer": 33}, "overlong_penalty_buffer=33 is more than max_response_tokens=32"),
+        (
+            DAPOConfig,
+            {"overlong_penalty_buffer": -2},
+            "overlong_penalty_buffer=-2 must be an integer of at least 0, or",
+        ),
+        (DAPOConfig, {"overlong_penalty_buffer": 1.5}, "overlong_penalty_buffer=1.5 must be an integer"),
+        (DAPOConfig, {"overlong_penalty": -2}, "overlong_penalty=-2 must not be negative"),
+        (DAPOConfig, {"overlong_penalty": "1"}, "overlong_penalty='1' must be a finite number"),
+        (
+            REINFORCEPlusPlusConfig,
+            {"group_size": 1, "dynamic_sampling": True},
+            "dynamic_sampling looks for groups whose members differ.*group_size=1",
+        ),
+    ],
+)
+def test_a_wrong_value_of_an_algorithms_own_key_is_named(config_class, keys, message):
+    with pytest.raises(ValueError, match=message):
+        good_config(config_class).training(**keys).validate()
+
+
+def test_evaluation_may_cut_responses_before_the_penalty_of_training_begins():
+    config = good_config(DAPOConfig).training(overlong_penalty_buffer=32)
+    config.evaluation(evaluation_config={"max_response_tokens": 8}).validate()
 
 
 class _OwnEnv(gym.Env):

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import ray
 
+from rllib_gigpo.algorithms.dapo import DAPOConfig
 from rllib_gigpo.algorithms.gigpo import GiGPOConfig
 from rllib_gigpo.env_adapters import embedded_model_path
 
@@ -46,9 +47,10 @@ def documented_metrics() -> set[str]:
     return names
 
 
-def test_every_metric_is_in_the_glossary():
+@pytest.mark.parametrize("config_class", [GiGPOConfig, DAPOConfig])
+def test_every_metric_is_in_the_glossary(config_class):
     algo = (
-        GiGPOConfig()
+        config_class()
         .environment("EZPoints")
         .language_model(model_path=str(embedded_model_path("EZPoints")))
         .generation(max_prompt_tokens=160, max_response_tokens=32)
