@@ -109,7 +109,7 @@ def test_groups_that_fail_are_replaced_and_end_the_run_only_where_nothing_has_fi
     # Three of four are found, so the missing one takes two more, 4 and 5.
     assert (kept, tasks.requests) == ([0, 0, 1, 1, 3, 3, 4, 4], [4, 2])
     assert everything.counts == {"endings/env_failure": 4, "dropped_groups": 2}
-    alone = Tasks({0, 1}, failing={2})
+    alone = Tasks({0, 1}, failing={2, 3, 4})
     assert alone.sample(3, max_rounds=2)[1]["missing_groups"] == 1, "a later round in which everything fails"
     with pytest.raises(RuntimeError, match="all 6 trajectories of a rollout failed; the last cause: no data folder"):
         Tasks(set(), failing=set(range(9))).sample(3)
