@@ -1,18 +1,21 @@
 # make train   set up, then train GiGPO on EZPoints on the CPU
 # make test    set up, lint, all tests
 # make lint    set up, then ruff, mypy and import-linter
+# make curves  set up, then the learning curves of docs/results.md: hours on the CPU; takes up where it was stopped
 # make venv    set up only: .venv with everything in it
 #
 # PYTHON=python3.12       another interpreter (3.11 or newer)
+# JOBS=2                  runs of `make curves` at a time; each takes one core
 # TORCH="torch==2.13.0 --index-url ..."   another build of torch, any arguments of pip install
 
 PYTHON ?= python3
+JOBS ?= 1
 TORCH ?= torch==2.13.0
 BIN := .venv/bin
 STAMP := .venv/.set-up
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: train test lint venv clean
+.PHONY: train test lint curves venv clean
 .DELETE_ON_ERROR:
 
 train: venv
@@ -26,6 +29,10 @@ lint: venv
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+curves: venv
+	$(BIN)/python benchmarks/learning_curves.py run --jobs $(JOBS)
+	$(BIN)/python benchmarks/learning_curves.py report
 
 venv: $(STAMP)
 

@@ -20,6 +20,7 @@ class StepRows:
         group_ids: int64[T], the rollout group of each row.
         anchor_ids: int64[T], equal for two rows of one group that show the same anchor state.
         terminated: bool[T], True on the last row of a trajectory that ended by itself (not by a limit).
+        response_lengths: int64[T], response tokens.
     """
 
     rewards: np.ndarray
@@ -28,9 +29,14 @@ class StepRows:
     group_ids: np.ndarray
     anchor_ids: np.ndarray
     terminated: np.ndarray
+    response_lengths: np.ndarray
 
     def __len__(self) -> int:
         return len(self.rewards)
+
+    def take(self, indices: np.ndarray) -> StepRows:
+        """The rows of `indices` (int64[K]), in that order; trajectories must stay whole."""
+        return StepRows(**{field.name: getattr(self, field.name)[indices] for field in fields(self)})
 
 
 @dataclass(frozen=True)

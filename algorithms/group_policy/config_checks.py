@@ -11,6 +11,7 @@ from typing import Any
 
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
+from rllib_gigpo.agent_formats import check_parser
 from rllib_gigpo.algorithms.group_policy.value_checks import check_dictionary, check_value_types
 from rllib_gigpo.environments import check_environment
 from rllib_gigpo.rl_modules.lora import check_lora_targets
@@ -173,6 +174,7 @@ def _check_groups(config: Any) -> Iterator[str]:
             f"group_size={config.group_size} is too small: {name} compares the trajectories of a group, so it needs at "
             f"least {config.min_group_size}. Set training(group_size=…)."
         )
+    yield from _check_dynamic_sampling(config)
     if config.num_envs_per_env_runner < config.group_size:
         yield (
             f"num_envs_per_env_runner={config.num_envs_per_env_runner} has no room for a group of "
@@ -191,10 +193,27 @@ def _check_groups(config: Any) -> Iterator[str]:
         )
 
 
+def _check_dynamic_sampling(config: Any) -> Iterator[str]:
+    if not config.dynamic_sampling:
+        return
+    if config.group_size < 2:
+        yield (
+            "dynamic_sampling looks for groups whose members differ, and a group of "
+            f"group_size={config.group_size} never has a signal: set training(group_size=…) to at least 2, or "
+            "dynamic_sampling=False."
+        )
+    if config.train_on_zero_signal_groups:
+        yield (
+            "train_on_zero_signal_groups=True contradicts dynamic_sampling=True, which trains on other groups in place "
+            "of those without a signal: set one of them to False."
+        )
+
+
 def _check_environment_and_model(config: Any) -> Iterator[str]:
     try:
         check_environment(config.env)
         config.sampling_params()
+        check_parser(config.resolved_agent_format().response_parser)
         if config.model_path is None:
             raise ValueError(
                 "model_path is not set: language_model(model_path=…) takes a Hugging Face model directory. "

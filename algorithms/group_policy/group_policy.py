@@ -31,6 +31,7 @@ from ray.rllib.utils.typing import ResultDict, StateDict
 
 from rllib_gigpo.algorithms.group_policy.checkpointed_algorithm import CheckpointedAlgorithm
 from rllib_gigpo.algorithms.group_policy.cluster_resources import check_cluster_resources
+from rllib_gigpo.algorithms.group_policy.dynamic_sampling import connected_apart, groups_with_signal, sample_until_full
 from rllib_gigpo.algorithms.group_policy.evaluation_panel import EvaluationPanel
 from rllib_gigpo.algorithms.group_policy.group_credit import credit_metrics, has_signal
 from rllib_gigpo.algorithms.group_policy.group_policy_config import GroupPolicyConfig
@@ -39,7 +40,6 @@ from rllib_gigpo.algorithms.group_policy.learner_update import update_learners
 from rllib_gigpo.algorithms.group_policy.scoring import REFERENCE_LOGP, score_rows
 from rllib_gigpo.algorithms.group_policy.weight_delivery import deliver_weights
 from rllib_gigpo.connectors.token_rows import STEP_ROWS, TOKEN_ROWS
-from rllib_gigpo.env_runners import endings
 from rllib_gigpo.env_runners.rollout_metrics import rollout_metrics
 from rllib_gigpo.env_runners.rollout_plan import GroupPlan, RolloutPlan
 from rllib_gigpo.env_runners.runner_answers import Rollout
@@ -68,8 +68,15 @@ class GroupPolicy(CheckpointedAlgorithm):
         return GroupPolicyConfig()
 
     def compute_advantages(self, rows: StepRows) -> np.ndarray:
-        """One advantage per step row, float32[T], from the light rows of all groups of an iteration."""
+        """One advantage per step row, float32[T], from the light rows of all groups of an iteration.
+
+        It has no side effects: dynamic sampling also asks for the advantages of single groups.
+        """
         raise NotImplementedError
+
+    def credit_metrics(self, rows: StepRows, advantages: np.ndarray) -> dict[str, float]:
+        """Metrics of an iteration's advantages (float32[T]), logged under `ROLLOUT_GROUP_RESULTS`."""
+        return credit_metrics(advantages, rows.group_ids)
 
     @override(Algorithm)
     def setup(self, config: GroupPolicyConfig) -> None:
@@ -94,7 +101,7 @@ class GroupPolicy(CheckpointedAlgorithm):
     @override(Algorithm)
     def training_step(self) -> None:
         with self.metrics.log_time((TIMERS, ENV_RUNNER_SAMPLING_TIMER)):
-            episodes = self._sample(self._next_plan())
+            episodes = self._sample_full() if self.config.dynamic_sampling else self._sample(self._next_plan())
         if not episodes:
             logger.warning("no rollout group was left to train on in this iteration: the update is skipped")
             return
@@ -133,7 +140,7 @@ class GroupPolicy(CheckpointedAlgorithm):
         )
         self.restore_env_runners(self.env_runner_group)
         rollout = self._runners.roll_out(plan)
-        _check_any_finished(rollout, plan)
+        rollout.check_any_finished(len(plan.groups))
         self._last_panel = EvaluationPanel.from_episodes(
             rollout.episodes, tasks, env=str(self.config.env), env_config=self.config.env_config
         )
@@ -175,10 +182,10 @@ class GroupPolicy(CheckpointedAlgorithm):
             self.deliver_weights()
         return restored
 
-    def _next_plan(self) -> RolloutPlan:
-        """The next groups of the task stream; moves the task cursor past them."""
+    def _next_plan(self, num_groups: int | None = None) -> RolloutPlan:
+        """The next groups of the task stream, an iteration's by default; moves the task cursor past them."""
         first = self._task_cursor
-        self._task_cursor += self.config.groups_per_iteration
+        self._task_cursor += self.config.groups_per_iteration if num_groups is None else num_groups
         return RolloutPlan(
             groups=tuple(
                 GroupPlan(
@@ -196,10 +203,31 @@ class GroupPolicy(CheckpointedAlgorithm):
 
     def _sample(self, plan: RolloutPlan) -> list[SingleAgentEpisode]:
         rollout = self._runners.roll_out(plan)
-        _check_any_finished(rollout, plan)
+        rollout.check_any_finished(len(plan.groups) * plan.group_size)
+        self._log_rollout(rollout)
+        return rollout.episodes
+
+    def _sample_full(self) -> list[SingleAgentEpisode]:
+        """Dynamic sampling: as many groups with a signal as an iteration takes, or what the last round leaves."""
+        sample = sample_until_full(
+            lambda num_groups: self._runners.roll_out(self._next_plan(num_groups)),
+            self._groups_with_signal,
+            num_groups=self.config.groups_per_iteration,
+            group_size=self.config.group_size,
+            max_rounds=self.config.max_sampling_rounds,
+        )
+        self._log_rollout(sample.rollout)
+        self._log(ROLLOUT_GROUP_RESULTS, sample.metrics)
+        return sample.episodes
+
+    def _groups_with_signal(self, episodes: list[SingleAgentEpisode]) -> set[int]:
+        batch = connected_apart(self._group_connector, episodes)
+        return groups_with_signal(batch[STEP_ROWS], self.compute_advantages)
+
+    def _log_rollout(self, rollout: Rollout) -> None:
+        """Logs everything that an iteration rolled out; once an iteration, for a second call would hide the first."""
         self.metrics.aggregate(rollout.metrics, key=ENV_RUNNER_RESULTS)
         self._log(ENV_RUNNER_RESULTS, rollout_metrics(rollout.episodes, rollout.counts))
-        return rollout.episodes
 
     def _assign_credit(self, episodes: list[SingleAgentEpisode]) -> TokenRows:
         """Token rows of all episodes, with their advantages."""
@@ -226,7 +254,7 @@ class GroupPolicy(CheckpointedAlgorithm):
 
     def with_advantages(self, step_rows: StepRows, token_rows: TokenRows, advantages: np.ndarray) -> TokenRows:
         """Token rows with `advantages` (float32[T]), of which those of groups without a signal are out of the loss."""
-        self._log(ROLLOUT_GROUP_RESULTS, credit_metrics(advantages, step_rows.group_ids))
+        self._log(ROLLOUT_GROUP_RESULTS, self.credit_metrics(step_rows, advantages))
         if self.config.trains_on_zero_signal_groups():
             in_loss = np.ones(len(step_rows), bool)
         else:
@@ -289,13 +317,6 @@ class GroupPolicy(CheckpointedAlgorithm):
             self._tasks = TaskStream(self._seed, tasks=self.config.tasks, evaluation_tasks=self.config.evaluation_tasks)
         if COMPONENT_LEARNER_GROUP in state:
             self.deliver_weights()
-
-
-def _check_any_finished(rollout: Rollout, plan: RolloutPlan) -> None:
-    """Raises RuntimeError where every member of every group has failed: that would come again in every iteration."""
-    failed = sum(rollout.counts[f"endings/{ending}"] for ending in (endings.ENV_FAILURE, endings.PROMPT_OVERFLOW))
-    if not rollout.episodes and failed == len(plan.groups) * plan.group_size:
-        raise RuntimeError(f"all {failed} trajectories of a rollout failed; the last cause: {rollout.last_failure}")
 
 
 def _nested(metrics: dict[str, Any]) -> dict[str, Any]:

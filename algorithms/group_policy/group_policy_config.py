@@ -46,6 +46,8 @@ class GroupPolicyConfig(LanguageAgentConfig):
         self.invalid_action_penalty = 0.1
         self.reference: Literal["paper", "verl-agent"] = "paper"
         self.train_on_zero_signal_groups: bool | None = None
+        self.dynamic_sampling = False
+        self.max_sampling_rounds = 10
         self.ratio: Literal["token", "sequence"] = "token"
         self.clip_low = 0.2
         self.clip_high = 0.2
@@ -93,6 +95,8 @@ class GroupPolicyConfig(LanguageAgentConfig):
         invalid_action_penalty: float = NotProvided,
         reference: str = NotProvided,
         train_on_zero_signal_groups: bool | None = NotProvided,
+        dynamic_sampling: bool = NotProvided,
+        max_sampling_rounds: int = NotProvided,
         ratio: str = NotProvided,
         clip_low: float = NotProvided,
         clip_high: float = NotProvided,
@@ -122,6 +126,9 @@ class GroupPolicyConfig(LanguageAgentConfig):
             reference: "paper" follows the papers, "verl-agent" reproduces the published GiGPO code.
             train_on_zero_signal_groups: Whether groups without any advantage take part in the KL term. None: no with
                 the paper reference, yes with "verl-agent".
+            dynamic_sampling: Whether an iteration goes on sampling until `groups_per_iteration` groups have advantages,
+                and leaves those without any out of the update.
+            max_sampling_rounds: How often dynamic sampling samples in an iteration; then it trains on what there is.
             ratio: Importance ratio per "token", or one per response ("sequence", GSPO).
             clip_low: The ratio is clipped below 1 - clip_low. 0.2 suits token ratios, 0.02 sequence ratios.
             clip_high: The ratio is clipped above 1 + clip_high.
@@ -151,6 +158,8 @@ class GroupPolicyConfig(LanguageAgentConfig):
             invalid_action_penalty=invalid_action_penalty,
             reference=reference,
             train_on_zero_signal_groups=train_on_zero_signal_groups,
+            dynamic_sampling=dynamic_sampling,
+            max_sampling_rounds=max_sampling_rounds,
             ratio=ratio,
             clip_low=clip_low,
             clip_high=clip_high,
@@ -176,7 +185,7 @@ class GroupPolicyConfig(LanguageAgentConfig):
         """As RLlib's, but an unknown key is a ValueError that names the nearest known one."""
         config_checks.check_known_keys(self, config_dict.keys())
         super().update_from_dict(config_dict)
-        return self.language_model(model_path=self.model_path)
+        return self.language_model(model_path=self.model_path).agent_format(prompt_template=self.prompt_template)
 
     @override(AlgorithmConfig)
     def validate(self) -> None:

@@ -11,12 +11,13 @@ from ray.rllib.connectors.env_to_module import EnvToModulePipeline
 from ray.rllib.connectors.module_to_env import ModuleToEnvPipeline
 from ray.rllib.utils.annotations import override
 
-from rllib_gigpo.agent_formats import AgentFormat, ResponseParser, response_parser
+from rllib_gigpo.agent_formats import AgentFormat, HistoryLength, ResponseParser, response_parser, template_source
 from rllib_gigpo.algorithms.group_policy.config_checks import check_keyword_arguments
+from rllib_gigpo.algorithms.group_policy.grid_values import each_value
 from rllib_gigpo.algorithms.group_policy.model_path import absolute_model_path
 from rllib_gigpo.connectors.actions import ActionParser, ResponseDecoder
 from rllib_gigpo.connectors.prompts import HistoryMemory, PromptBuilder
-from rllib_gigpo.environments import default_agent_format
+from rllib_gigpo.environments import check_text_observations, default_agent_format
 from rllib_gigpo.inference.protocol import SamplingParams
 from rllib_gigpo.rl_modules.lora import Targets
 
@@ -35,7 +36,7 @@ class LanguageAgentConfig(AlgorithmConfig):
         self.lora_targets: Targets = "all-linear"
         # agent_format()
         self.prompt_template: str | None = None
-        self.history_length: int | None = None
+        self.history_length: HistoryLength | None = None
         self.response_parser: str | ResponseParser | None = None
         self.stop: tuple[str, ...] | None = None
         # generation()
@@ -78,18 +79,25 @@ class LanguageAgentConfig(AlgorithmConfig):
         self,
         *,
         prompt_template: str | None = NotProvided,
-        history_length: int | None = NotProvided,
+        history_length: HistoryLength | None = NotProvided,
         response_parser: str | ResponseParser | None = NotProvided,
         stop: Sequence[str] | None = NotProvided,
     ) -> Self:
         """Replaces parts of the environment's agent format; None keeps the environment's own.
 
         Args:
-            prompt_template: Jinja source of the user message, see `rllib_gigpo.agent_formats.PromptTemplate`.
-            history_length: How many earlier turns the prompt shows.
-            response_parser: Name of a parser, or a function from the response text to a `ParsedResponse`.
+            prompt_template: Jinja source of the user message, see `rllib_gigpo.agent_formats.PromptTemplate`; or the
+                path of a file with it, which is read now; or "package.module:NAME".
+            history_length: How many earlier turns the prompt shows: 0 for none, "full" for all.
+            response_parser: Name of a parser, "package.module:function", or a function, from the response text to a
+                `ParsedResponse`.
             stop: Strings that end a response.
+
+        Raises:
+            ValueError: `prompt_template` names something that is not there.
         """
+        # Trials of Tune and workers run in other directories, or on other machines.
+        prompt_template = each_value(template_source, prompt_template)
         stop = tuple(stop) if isinstance(stop, list) else stop
         return self._set(
             prompt_template=prompt_template, history_length=history_length, response_parser=response_parser, stop=stop
@@ -148,6 +156,7 @@ class LanguageAgentConfig(AlgorithmConfig):
 
     @override(AlgorithmConfig)
     def build_env_to_module_connector(self, env: Any = None, spaces: Any = None, device: Any = None) -> ConnectorV2:
+        check_text_observations(getattr(env, "single_observation_space", None))
         agent_format = self.resolved_agent_format()
         pipeline = super().build_env_to_module_connector(env=env, spaces=spaces, device=device)
         assert isinstance(pipeline, EnvToModulePipeline)

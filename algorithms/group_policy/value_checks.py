@@ -28,6 +28,7 @@ _NUMBERS = (
     "trajectory_advantage_weight",
     "lambda_",
     "value_loss_coeff",
+    "overlong_penalty",
 )
 _NUMBERS_OR_NONE = ("dual_clip", "importance_weight_cap", "lora_alpha", "similarity_threshold", "value_clip")
 _INTEGERS = {
@@ -35,6 +36,7 @@ _INTEGERS = {
     "groups_per_iteration": 1,
     "num_minibatches": 1,
     "num_epochs": 1,
+    "max_sampling_rounds": 1,
     "micro_batch_tokens": 1,
     "max_prompt_tokens": 1,
     "max_response_tokens": 1,
@@ -46,6 +48,8 @@ _INTEGERS = {
     "num_learners": 0,
     "num_aggregator_actors_per_learner": 0,
 }
+_INTEGERS_OR_NONE = {"overlong_penalty_buffer": 0}
+_TRUE_OR_FALSE = ("dynamic_sampling", "group_baseline", "bootstrap_truncated")
 _RESOURCES = (
     "num_cpus_for_main_process",
     "num_cpus_per_env_runner",
@@ -83,6 +87,10 @@ def check_value_types(config: Any) -> Iterator[str]:
     for key, least in _INTEGERS.items():
         if not _is_integer(getattr(config, key), least):
             yield f"{key}={getattr(config, key)!r} must be an integer of at least {least}."
+    for key, least in _INTEGERS_OR_NONE.items():
+        value = getattr(config, key, None)
+        if value is not None and not _is_integer(value, least):
+            yield f"{key}={value!r} must be an integer of at least {least}, or None."
     for key in _RESOURCES:
         value = getattr(config, key)
         automatic = key == "num_cpus_per_learner"
@@ -117,14 +125,11 @@ def _check_optional_values(config: Any) -> Iterator[str]:
         yield f"evaluation_interval={interval!r} must be an integer of at least 0, or None for no evaluation."
     if config.model_path is not None and not isinstance(config.model_path, str):
         yield f"model_path={config.model_path!r} must be the path of a Hugging Face model directory, as a string."
-    for key, or_none in (
-        ("train_on_zero_signal_groups", True),
-        ("group_baseline", False),
-        ("bootstrap_truncated", False),
-    ):
-        value = getattr(config, key, True)
-        if not isinstance(value, bool) and not (or_none and value is None):
-            yield f"{key}={value!r} must be True or False{', or None' if or_none else ''}."
+    for key in _TRUE_OR_FALSE:
+        if not isinstance(getattr(config, key, True), bool):
+            yield f"{key}={getattr(config, key)!r} must be True or False."
+    if not isinstance(config.train_on_zero_signal_groups, bool | None):
+        yield f"train_on_zero_signal_groups={config.train_on_zero_signal_groups!r} must be True or False, or None."
     if not isinstance(config.env_config, dict):
         yield f"env_config={config.env_config!r} must be a dict."
     betas = config.adam_betas

@@ -92,14 +92,9 @@ class TokenColumns(NamedTuple):
     invalid: NDArray[np.bool_]  # [M]
 
 
-def token_columns(rows: StepRows, response_lengths: ArrayLike) -> TokenColumns:
-    """Steps as the tokens of their responses: reward, end and penalty of a step belong to the last of its tokens.
-
-    Args:
-        rows: T steps.
-        response_lengths: int64[T], at least 1 each, with sum M.
-    """
-    lengths = np.asarray(response_lengths)
+def token_columns(rows: StepRows) -> TokenColumns:
+    """Steps as the tokens of their responses: reward, end and penalty of a step belong to the last of its tokens."""
+    lengths = rows.response_lengths
     last = np.cumsum(lengths) - 1
     tokens = int(lengths.sum())
 

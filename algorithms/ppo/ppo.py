@@ -99,7 +99,7 @@ class PPOConfig(GroupPolicyConfig):
                 f"ratio={self.ratio!r} is one per response, and value_level='token' gives an advantage per token: set "
                 "training(ratio='token'), or value_level='step'."
             )
-        for problem in check_fixed_keys(self, advantage_norm="std", reference="paper"):
+        for problem in check_fixed_keys(self, advantage_norm="std", reference="paper", dynamic_sampling=False):
             self._value_error(problem)
 
     @override(AlgorithmConfig)
@@ -138,10 +138,10 @@ class PPO(GroupPolicy):
     def with_credit(self, step_rows: StepRows, token_rows: TokenRows) -> TokenRows:
         """Token rows with advantages and with what the critic learns: of steps, or of their tokens."""
         assert token_rows.values is not None
-        lengths = token_rows.response_lengths
+        lengths = step_rows.response_lengths
         first_token = np.cumsum(lengths) - lengths
         of_tokens = self.config.value_level == "token"
-        columns = token_columns(step_rows, lengths) if of_tokens else step_rows
+        columns = token_columns(step_rows) if of_tokens else step_rows
         values = token_rows.values if of_tokens else token_rows.values[first_token]
         estimate = gae_advantages(
             columns.rewards,

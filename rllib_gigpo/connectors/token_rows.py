@@ -45,6 +45,7 @@ class TokenRowPacking(ConnectorV2):
         invalid = [not e.get_infos(t + 1)[IS_ACTION_VALID] for e in episodes for t in range(len(e))]
         terminated = np.zeros(total, bool)
         terminated[np.cumsum(lengths) - 1] = [episode.is_terminated for episode in episodes]
+        responses = _column(episodes, RESPONSE_IDS)
         step_rows = StepRows(
             rewards=np.array([r for e in episodes for r in e.get_rewards()], np.float32),
             invalid=np.array(invalid, bool),
@@ -52,10 +53,11 @@ class TokenRowPacking(ConnectorV2):
             group_ids=np.repeat(np.array([e.get_infos(0)[GROUP_ID] for e in episodes], np.int64), lengths),
             anchor_ids=batch.get(ANCHOR_IDS, np.arange(total)),
             terminated=terminated,
+            response_lengths=np.array([len(response) for response in responses], np.int64),
         )
         token_rows = TokenRows.from_lists(
             _column(episodes, PROMPT_IDS),
-            _column(episodes, RESPONSE_IDS),
+            responses,
             _column(episodes, ROLLOUT_LOGP),
             weights_version=np.array(_column(episodes, WEIGHTS_VERSION), np.int64),
         )

@@ -100,8 +100,8 @@ class GroupRollout:
             left their group, and groups that kept too few, are not among them: `take_counts` has them.
 
         Raises:
-            ValueError: The pool has no room for one group.
-            TypeError: The config's response parser returned something that is no ParsedResponse.
+            ValueError: The pool has no room for one group; or the config's prompt template cannot be rendered, or its
+                response parser raised or returned something that is no ParsedResponse.
         """
         if plan.group_size > self._pool.num_envs:
             raise ValueError(

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import ray
 
+from rllib_gigpo.algorithms.dapo import DAPOConfig
 from rllib_gigpo.algorithms.gigpo import GiGPOConfig
 from rllib_gigpo.algorithms.ppo import PPOConfig
 from rllib_gigpo.env_adapters import embedded_model_path
@@ -48,7 +49,7 @@ def documented_metrics() -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("config_class", "kl_in"), [(GiGPOConfig, "loss"), (PPOConfig, "reward")], ids=["GiGPO", "PPO"]
+    ("config_class", "kl_in"), [(GiGPOConfig, "loss"), (DAPOConfig, "loss"), (PPOConfig, "reward")]
 )
 def test_every_metric_is_in_the_glossary(config_class, kl_in):
     algo = (

@@ -80,7 +80,7 @@ def test_credit_comes_from_the_critics_values(value_level: str) -> None:
         np.testing.assert_array_equal(rows.advantages, expected.total)
         np.testing.assert_array_equal(rows.value_targets, np.repeat(expected.returns, lengths))
     else:
-        columns = token_columns(steps, lengths)
+        columns = token_columns(steps)
         expected = gae_advantages(
             columns.rewards,
             scored.values,

@@ -158,16 +158,22 @@ def test_what_is_wrong_is_named(columns, options, message):
         gae_advantages(*columns, **options)
 
 
-def steps(rewards, trajectory_ids, terminated, invalid):
+def steps(rewards, trajectory_ids, terminated, invalid, response_lengths):
     ids = np.array(trajectory_ids)
     return StepRows(
-        np.array(rewards, np.float32), np.array(invalid), ids, ids, np.arange(len(ids)), np.array(terminated)
+        rewards=np.array(rewards, np.float32),
+        invalid=np.array(invalid),
+        trajectory_ids=ids,
+        group_ids=ids,
+        anchor_ids=np.arange(len(ids)),
+        terminated=np.array(terminated),
+        response_lengths=np.array(response_lengths),
     )
 
 
 def test_token_columns_by_hand():
     """Two steps of 2 and 1 tokens, then another trajectory's of 3."""
-    columns = token_columns(steps([1, 2, 4], [0, 0, 1], [False, True, False], [True, False, True]), [2, 1, 3])
+    columns = token_columns(steps([1, 2, 4], [0, 0, 1], [False, True, False], [True, False, True], [2, 1, 3]))
     assert columns.rewards.tolist() == [0, 1, 2, 0, 0, 4]
     assert columns.trajectory_ids.tolist() == [0, 0, 0, 1, 1, 1]
     assert columns.terminated.tolist() == [False, False, True, False, False, False]
@@ -176,12 +182,13 @@ def test_token_columns_by_hand():
 
 def test_without_discount_the_last_values_of_tokens_agree_with_those_of_steps():
     """γ = λ = 1: the advantage of a response's first token is that of its step, if the value there is the step's."""
-    rows, lengths = steps([1, 2, 4], [0, 0, 1], [False, True, True], [True, False, False]), np.array([2, 1, 3])
+    lengths = np.array([2, 1, 3])
+    rows = steps([1, 2, 4], [0, 0, 1], [False, True, True], [True, False, False], lengths)
     of_steps = np.array([0.5, -1.0, 2.0])
     first = np.cumsum(lengths) - lengths
     values = np.random.default_rng(0).normal(size=6)
     values[first] = of_steps
-    columns = token_columns(rows, lengths)
+    columns = token_columns(rows)
     options = {"invalid_action_penalty": 0.5, "normalize": False}
     by_token = gae_advantages(columns.rewards, values, columns.trajectory_ids, invalid=columns.invalid, **options)
     by_step = gae_advantages(rows.rewards, of_steps, rows.trajectory_ids, invalid=rows.invalid, **options)
@@ -245,6 +252,7 @@ def ready(config):
         ({"bootstrap_truncated": 1}, "bootstrap_truncated=1 must be True or False"),
         ({"value_level": "token", "ratio": "sequence"}, "ratio='sequence' is one per response"),
         ({"advantage_norm": "mean"}, "advantage_norm='mean' does not apply to PPO"),
+        ({"dynamic_sampling": True, "group_size": 2}, "dynamic_sampling=True does not apply to PPO"),
         ({"kl_in": "both"}, "kl_in='both' is unknown; choose one of 'loss', 'reward'"),
     ],
 )

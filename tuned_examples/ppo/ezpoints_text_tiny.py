@@ -3,7 +3,7 @@
     rllib train file tuned_examples/ppo/ezpoints_text_tiny.py
 
 The model comes warmed up: it writes the response format and wins about one game in ten. Each iteration plays 64 hands
-once each. Seeds 0 and 1 went from 0.09 success on the panel to 0.98 or more.
+once each. Seeds 0 and 1 went from 0.09 and 0.17 success on the panel to 0.99 and 0.98.
 """
 
 from rllib_gigpo.algorithms.ppo import PPOConfig
