@@ -17,7 +17,7 @@ class StepRows:
         rewards: float32[T], the environment's rewards, without the invalid-action penalty.
         invalid: bool[T], True where the action was invalid.
         trajectory_ids: int64[T].
-        group_ids: int64[T], the rollout group of each row.
+        group_ids: int64[T], the rollout group of each row; with several agents, that of its group, agent and module.
         anchor_ids: int64[T], equal for two rows of one group that show the same anchor state.
         terminated: bool[T], True on the last row of a trajectory that ended by itself (not by a limit).
     """
@@ -50,6 +50,7 @@ class TokenRows:
         weights_version: int64[T], version of the weights that sampled the row.
         old_logp: float32[M] or None, log-probabilities under the policy before the first optimizer step of this batch.
         reference_logp: float32[M] or None, log-probabilities under the reference policy.
+        module_ids: str[T] or None, the module that sampled each row; None where there is one module only.
     """
 
     token_ids: np.ndarray
@@ -61,6 +62,7 @@ class TokenRows:
     weights_version: np.ndarray
     old_logp: np.ndarray | None = None
     reference_logp: np.ndarray | None = None
+    module_ids: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -87,7 +89,18 @@ class TokenRows:
             weights_version=self.weights_version[indices],
             old_logp=None if self.old_logp is None else self.old_logp[of_response],
             reference_logp=None if self.reference_logp is None else self.reference_logp[of_response],
+            module_ids=None if self.module_ids is None else self.module_ids[indices],
         )
+
+    def by_module(self, only_module_id: str) -> dict[str, TokenRows]:
+        """The rows of each module that has any; all are of `only_module_id` where `module_ids` is None."""
+        if self.module_ids is None:
+            return {only_module_id: self}
+        alike = replace(self, module_ids=None)
+        return {
+            str(module_id): alike.take(np.flatnonzero(self.module_ids == module_id))
+            for module_id in np.unique(self.module_ids)
+        }
 
     def with_old_logp(self, old_logp: np.ndarray) -> TokenRows:
         """The same rows with `old_logp` (float32[M])."""
@@ -116,6 +129,7 @@ class TokenRows:
         advantages: np.ndarray | None = None,
         in_loss: np.ndarray | None = None,
         weights_version: np.ndarray | None = None,
+        module_ids: np.ndarray | None = None,
     ) -> TokenRows:
         """Packs T prompts (int[P_i]), responses (int[R_i]) and their log-probabilities (float[R_i]).
 
@@ -142,6 +156,7 @@ class TokenRows:
             weights_version=np.zeros(rows, np.int64)
             if weights_version is None
             else np.asarray(weights_version, np.int64),
+            module_ids=module_ids,
         )
 
     @classmethod

@@ -37,11 +37,13 @@ from rllib_gigpo.algorithms.group_policy.learner_update import update_learners
 from rllib_gigpo.algorithms.group_policy.weight_delivery import deliver_weights
 from rllib_gigpo.connectors.token_rows import STEP_ROWS, TOKEN_ROWS
 from rllib_gigpo.env_runners import endings
+from rllib_gigpo.env_runners.agent_metrics import warn_of_silence
 from rllib_gigpo.env_runners.rollout_metrics import rollout_metrics
 from rllib_gigpo.env_runners.rollout_plan import GroupPlan, RolloutPlan
 from rllib_gigpo.env_runners.runner_answers import Rollout
 from rllib_gigpo.env_runners.runner_group import RunnerGroup
 from rllib_gigpo.env_runners.task_stream import TaskStream
+from rllib_gigpo.env_runners.trajectories import by_trajectory
 from rllib_gigpo.rows import StepRows, TokenRows
 from rllib_gigpo.seeds import derive_seed
 
@@ -134,7 +136,7 @@ class GroupPolicy(CheckpointedAlgorithm):
             rollout.episodes, tasks, env=str(self.config.env), env_config=self.config.env_config
         )
         results = (
-            {NUM_EPISODES: len(rollout.episodes)}
+            {NUM_EPISODES: len(by_trajectory(rollout.episodes))}
             | rollout_metrics(rollout.episodes, rollout.counts)
             | self._last_panel.metrics()
         )
@@ -153,7 +155,7 @@ class GroupPolicy(CheckpointedAlgorithm):
         delivery = deliver_weights(
             self.learner_group,
             self._runners,
-            model_dtype=self.config.model_dtype,
+            model_dtypes={id_: self.config.get_config_for_module(id_).model_dtype for id_ in self.config.policies},
             timeout_s=self.config.env_runner_restore_timeout_s,
         )
         self._log(WEIGHT_DELIVERY_RESULTS, delivery.metrics())
@@ -195,6 +197,7 @@ class GroupPolicy(CheckpointedAlgorithm):
         _check_any_finished(rollout, plan)
         self.metrics.aggregate(rollout.metrics, key=ENV_RUNNER_RESULTS)
         self._log(ENV_RUNNER_RESULTS, rollout_metrics(rollout.episodes, rollout.counts))
+        warn_of_silence(rollout.episodes, rollout.counts, module_ids=self.config.policies)
         return rollout.episodes
 
     def _assign_credit(self, episodes: list[SingleAgentEpisode]) -> TokenRows:
