@@ -72,6 +72,31 @@ def check_text_observations(space: gym.Space | None) -> None:
         )
 
 
+def is_multi_agent(env: Any) -> bool | None:
+    """Whether a config's `env` is a class of RLlib's `MultiAgentEnv`, or names one; None where it takes an environment
+    to tell: for functions, and Gymnasium ids."""
+    from ray.rllib.env.multi_agent_env import MultiAgentEnv
+
+    found = environment_class(env)
+    return None if found is None else issubclass(found, MultiAgentEnv)
+
+
+def environment_class(env: Any) -> type[gym.Env] | None:
+    """The environment's class, where a config's `env` is one or names one."""
+    found: Any = env
+    if isinstance(env, str):
+        try:
+            if env in registry.environment_names():
+                found = registry.environment(env).load()
+            elif _global_registry.contains(ENV_CREATOR, env):
+                found = _global_registry.get(ENV_CREATOR, env)
+            elif env not in gym.registry and "." in env:
+                found = _imported(env)
+        except (ImportError, ValueError):  # said where the environment is checked, or made
+            return None
+    return found if isinstance(found, type) and issubclass(found, gym.Env) else None
+
+
 def _check_creator(env: Any, name: str) -> None:
     if not callable(env) or (isinstance(env, type) and not issubclass(env, gym.Env)):
         raise ValueError(

@@ -17,7 +17,7 @@ class StepRows:
         rewards: float32[T], the environment's rewards, without the invalid-action penalty.
         invalid: bool[T], True where the action was invalid.
         trajectory_ids: int64[T].
-        group_ids: int64[T], the rollout group of each row.
+        group_ids: int64[T], the rollout group of each row; with several agents, that of its group, agent and module.
         anchor_ids: int64[T], equal for two rows of one group that show the same anchor state.
         terminated: bool[T], True on the last row of a trajectory that ended by itself (not by a limit).
         response_lengths: int64[T], response tokens.
@@ -60,6 +60,7 @@ class TokenRows:
         values: float32[M] or None, the critic's before the first optimizer step, of the state before each response
             token; values of steps are the same for every token of the response.
         value_targets: float32[M] or None, what the critic learns; laid out like `values`.
+        module_ids: str[T] or None, the module that sampled each row; None where there is one module only.
     """
 
     token_ids: np.ndarray
@@ -74,6 +75,7 @@ class TokenRows:
     token_advantages: np.ndarray | None = None
     values: np.ndarray | None = None
     value_targets: np.ndarray | None = None
+    module_ids: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -99,6 +101,7 @@ class TokenRows:
             in_loss=self.in_loss[indices],
             weights_version=self.weights_version[indices],
             **self._optional_columns(of_response),
+            module_ids=None if self.module_ids is None else self.module_ids[indices],
         )
 
     def first_response_tokens(self) -> TokenRows:
@@ -126,6 +129,19 @@ class TokenRows:
                 )
         return replace(self, **columns)
 
+    def rows_of_modules(self, only_module_id: str) -> dict[str, np.ndarray]:
+        """int64[K], the rows of each module that has any; all are of `only_module_id` where `module_ids` is None."""
+        if self.module_ids is None:
+            return {only_module_id: np.arange(len(self))}
+        return {str(id_): np.flatnonzero(self.module_ids == id_) for id_ in np.unique(self.module_ids)}
+
+    def by_module(self, only_module_id: str) -> dict[str, TokenRows]:
+        """The rows of each module, see `rows_of_modules`, without `module_ids`."""
+        if self.module_ids is None:
+            return {only_module_id: self}
+        alike = replace(self, module_ids=None)
+        return {id_: alike.take(rows) for id_, rows in self.rows_of_modules(only_module_id).items()}
+
     def with_old_logp(self, old_logp: np.ndarray) -> TokenRows:
         """The same rows with `old_logp` (float32[M])."""
         return self.with_response_columns(old_logp=old_logp)
@@ -151,6 +167,7 @@ class TokenRows:
         advantages: np.ndarray | None = None,
         in_loss: np.ndarray | None = None,
         weights_version: np.ndarray | None = None,
+        module_ids: np.ndarray | None = None,
     ) -> TokenRows:
         """Packs T prompts (int[P_i]), responses (int[R_i]) and their log-probabilities (float[R_i]).
 
@@ -177,6 +194,7 @@ class TokenRows:
             weights_version=np.zeros(rows, np.int64)
             if weights_version is None
             else np.asarray(weights_version, np.int64),
+            module_ids=module_ids,
         )
 
     @classmethod

@@ -100,14 +100,16 @@ def check_values(config: Any) -> Iterator[str]:
     for key in _NOT_NEGATIVE:
         if not getattr(config, key) >= 0:
             yield f"{key}={getattr(config, key)!r} must not be negative."
-    yield from _check_loss(config)
-    yield from _check_lora(config)
+    yield from check_loss(config)
+    yield from check_lora(config)
     yield from _check_groups(config)
-    yield from _check_environment_and_model(config)
+    yield from _check_environment(config)
+    yield from check_model(config)
     yield from _check_evaluation(config)
 
 
-def _check_loss(config: Any) -> Iterator[str]:
+def check_loss(config: Any) -> Iterator[str]:
+    """Yields a message for each value of the loss that cannot work."""
     if not 0 < config.clip_low <= 1:
         yield f"clip_low={config.clip_low} must be in (0, 1]."
     if not config.clip_high > 0:
@@ -155,7 +157,8 @@ def _check_evaluation(config: Any) -> Iterator[str]:
             )
 
 
-def _check_lora(config: Any) -> Iterator[str]:
+def check_lora(config: Any) -> Iterator[str]:
+    """Yields a message for each value of the LoRA adapter that cannot work."""
     if config.lora_rank is None:
         for key, default in (("lora_alpha", None), ("lora_targets", "all-linear")):
             if getattr(config, key) != default:
@@ -209,11 +212,18 @@ def _check_dynamic_sampling(config: Any) -> Iterator[str]:
         )
 
 
-def _check_environment_and_model(config: Any) -> Iterator[str]:
+def _check_environment(config: Any) -> Iterator[str]:
     try:
         check_environment(config.env)
         config.sampling_params()
         check_parser(config.resolved_agent_format().response_parser)
+    except ValueError as problem:
+        yield str(problem)
+
+
+def check_model(config: Any) -> Iterator[str]:
+    """Yields a message where the model cannot be loaded, adapted, or hold a prompt and response."""
+    try:
         if config.model_path is None:
             raise ValueError(
                 "model_path is not set: language_model(model_path=…) takes a Hugging Face model directory. "

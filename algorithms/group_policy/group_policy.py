@@ -39,12 +39,16 @@ from rllib_gigpo.algorithms.group_policy.kl_in_reward import coefficient_at, kl_
 from rllib_gigpo.algorithms.group_policy.learner_update import update_learners
 from rllib_gigpo.algorithms.group_policy.scoring import REFERENCE_LOGP, score_rows
 from rllib_gigpo.algorithms.group_policy.weight_delivery import deliver_weights
+from rllib_gigpo.columns import GROUP_ID
+from rllib_gigpo.connectors.credit_groups import credit_group_id
 from rllib_gigpo.connectors.token_rows import STEP_ROWS, TOKEN_ROWS
+from rllib_gigpo.env_runners.agent_metrics import warn_of_silence
 from rllib_gigpo.env_runners.rollout_metrics import rollout_metrics
 from rllib_gigpo.env_runners.rollout_plan import GroupPlan, RolloutPlan
 from rllib_gigpo.env_runners.runner_answers import Rollout
 from rllib_gigpo.env_runners.runner_group import RunnerGroup
 from rllib_gigpo.env_runners.task_stream import TaskStream
+from rllib_gigpo.env_runners.trajectories import by_trajectory
 from rllib_gigpo.rows import StepRows, TokenRows
 from rllib_gigpo.seeds import derive_seed
 
@@ -145,7 +149,7 @@ class GroupPolicy(CheckpointedAlgorithm):
             rollout.episodes, tasks, env=str(self.config.env), env_config=self.config.env_config
         )
         results = (
-            {NUM_EPISODES: len(rollout.episodes)}
+            {NUM_EPISODES: len(by_trajectory(rollout.episodes))}
             | rollout_metrics(rollout.episodes, rollout.counts)
             | self._last_panel.metrics()
         )
@@ -164,7 +168,7 @@ class GroupPolicy(CheckpointedAlgorithm):
         delivery = deliver_weights(
             self.learner_group,
             self._runners,
-            model_dtype=self.config.model_dtype,
+            model_dtypes={id_: self.config.get_config_for_module(id_).model_dtype for id_ in self.config.policies},
             timeout_s=self.config.env_runner_restore_timeout_s,
         )
         self._log(WEIGHT_DELIVERY_RESULTS, delivery.metrics())
@@ -221,13 +225,16 @@ class GroupPolicy(CheckpointedAlgorithm):
         return sample.episodes
 
     def _groups_with_signal(self, episodes: list[SingleAgentEpisode]) -> set[int]:
+        """Ids of the rollout groups in which any agent's advantages are not all 0."""
         batch = connected_apart(self._group_connector, episodes)
-        return groups_with_signal(batch[STEP_ROWS], self.compute_advantages)
+        signal = groups_with_signal(batch[STEP_ROWS], self.compute_advantages)
+        return {episode.get_infos(0)[GROUP_ID] for episode in episodes if credit_group_id(episode) in signal}
 
     def _log_rollout(self, rollout: Rollout) -> None:
         """Logs everything that an iteration rolled out; once an iteration, for a second call would hide the first."""
         self.metrics.aggregate(rollout.metrics, key=ENV_RUNNER_RESULTS)
         self._log(ENV_RUNNER_RESULTS, rollout_metrics(rollout.episodes, rollout.counts))
+        warn_of_silence(rollout.episodes, rollout.counts, module_ids=self.config.policies)
 
     def _assign_credit(self, episodes: list[SingleAgentEpisode]) -> TokenRows:
         """Token rows of all episodes, with their advantages."""

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
 from ray.rllib.connectors.connector_v2 import ConnectorV2
 from ray.rllib.connectors.learner import LearnerConnectorPipeline
+from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.utils.annotations import override
 
-from rllib_gigpo.algorithms.group_policy import config_checks
+from rllib_gigpo.algorithms.group_policy import config_checks, multi_agent_checks
 from rllib_gigpo.algorithms.group_policy.config_checks import check_keyword_arguments
 from rllib_gigpo.algorithms.group_policy.language_agent_config import LanguageAgentConfig
+from rllib_gigpo.algorithms.group_policy.module_specs import with_absolute_paths, with_module_configs
 from rllib_gigpo.algorithms.group_policy.scoring import OLD_LOGP, REFERENCE_LOGP
 from rllib_gigpo.connectors.token_rows import TokenRowPacking
 from rllib_gigpo.env_runners.group_env_runner import GroupEnvRunner
+from rllib_gigpo.env_runners.multi_agent_group_env_runner import MultiAgentGroupEnvRunner
+from rllib_gigpo.environments import is_multi_agent
 from rllib_gigpo.learners.reference_policy import is_reference_needed
 from rllib_gigpo.rl_modules.lora import LoraSettings
 
@@ -34,6 +39,7 @@ class GroupPolicyConfig(LanguageAgentConfig):
 
     # A group that keeps fewer members than this has nothing to compare with.
     min_group_size = 2
+    algorithm_config_overrides_per_module: dict[str, Any]  # RLlib's
 
     def __init__(self, algo_class: type | None = None):
         super().__init__(algo_class=algo_class)
@@ -189,13 +195,27 @@ class GroupPolicyConfig(LanguageAgentConfig):
 
     @override(AlgorithmConfig)
     def validate(self) -> None:
+        self._choose_env_runner()
+        self._per_module_overrides.clear()  # RLlib's cache, which may be of what a copied config said before
         if not self._validate_config:
             return
         for problem in config_checks.check_types(self):
             self._value_error(problem)
         super().validate()
-        for problem in config_checks.check_values(self):
+        # Lazily: a check relies on what earlier ones have found to be right.
+        for problem in chain(config_checks.check_values(self), multi_agent_checks.check_multi_agent(self)):
             self._value_error(problem)
+        overrides = with_absolute_paths(self.algorithm_config_overrides_per_module)
+        if overrides != self.algorithm_config_overrides_per_module:
+            self.algorithm_config_overrides_per_module = overrides
+
+    def _choose_env_runner(self) -> None:
+        """Takes the env runner for several agents where the environment, or else `multi_agent(…)`, says that there
+        are; a user's own class stays."""
+        several = is_multi_agent(self.env)
+        runner = MultiAgentGroupEnvRunner if (self.is_multi_agent if several is None else several) else GroupEnvRunner
+        if self.env_runner_cls in (GroupEnvRunner, MultiAgentGroupEnvRunner) and self.env_runner_cls is not runner:
+            self.env_runner_cls = runner
 
     @override(AlgorithmConfig)
     def _value_error(self, errmsg: str) -> None:
@@ -214,6 +234,19 @@ class GroupPolicyConfig(LanguageAgentConfig):
             "lora": lora._asdict() if lora.rank else None,
         }
         return RLModuleSpec(module_class=CausalLMRLModule, model_config=model_config)
+
+    @override(AlgorithmConfig)
+    def get_config_for_module(self, module_id: str) -> Self:
+        """This config with the module's own values, which RLlib could not set where the config is frozen already."""
+        if module_id in self.algorithm_config_overrides_per_module and module_id not in self._per_module_overrides:
+            own = self.copy(copy_frozen=False)
+            own.update_from_dict(self.algorithm_config_overrides_per_module[module_id])
+            self._per_module_overrides[module_id] = own
+        return super().get_config_for_module(module_id)
+
+    @override(AlgorithmConfig)
+    def get_multi_rl_module_spec(self, **kwargs: Any) -> MultiRLModuleSpec:
+        return with_module_configs(self, super().get_multi_rl_module_spec(**kwargs))
 
     @override(AlgorithmConfig)
     def get_default_learner_class(self) -> type[Learner]:

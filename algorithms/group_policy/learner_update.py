@@ -32,14 +32,19 @@ def update_learners(
             in a collective operation would otherwise do so until that times out.
     """
     if learner_group.is_local:
-        return learner_group.update(batch=_batch(rows), timesteps=timesteps or {})
+        return learner_group.update(batch=_batch(rows.by_module(DEFAULT_MODULE_ID)), timesteps=timesteps or {})
 
+    num_learners = len(learner_group)
+    of_module = {id_: shard_rows(own, num_learners) for id_, own in rows.by_module(DEFAULT_MODULE_ID).items()}
     arguments = [
-        {"batch": ray.put(_batch(shard)), "timesteps": timesteps or {}}
-        for shard in shard_rows(rows, len(learner_group))
+        {
+            "batch": ray.put(_batch({id_: shard[learner] for id_, shard in of_module.items()})),
+            "timesteps": timesteps or {},
+        }
+        for learner in range(num_learners)
     ]
     return call_remote_learners(learner_group, "update", arguments, action="update")
 
 
-def _batch(rows: TokenRows) -> TokenRowBatch:
-    return TokenRowBatch({DEFAULT_MODULE_ID: rows}, env_steps=len(rows))
+def _batch(rows: dict[str, TokenRows]) -> TokenRowBatch:
+    return TokenRowBatch(rows, env_steps=sum(len(own) for own in rows.values()))

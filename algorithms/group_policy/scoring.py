@@ -24,36 +24,32 @@ REFERENCE_LOGP = "reference_logp"
 VALUES = "values"
 
 
-def score_rows(
-    learner_group: LearnerGroup, rows: TokenRows, scores: Collection[str], *, module_id: str = DEFAULT_MODULE_ID
-) -> TokenRows:
-    """The rows with the columns `scores`, computed by the learners.
+def score_rows(learner_group: LearnerGroup, rows: TokenRows, scores: Collection[str]) -> TokenRows:
+    """The rows with the columns `scores`, each row's computed by its own module.
 
     Args:
         learner_group: Local, or any number of learners: each scores a shard of about the same number of tokens.
         rows: All rows; their order stays.
         scores: Out of OLD_LOGP, REFERENCE_LOGP and VALUES.
-        module_id: The rows' policy.
 
     Raises:
         RuntimeError: A remote learner failed; see `call_remote_learners`.
     """
     if learner_group.is_local:
         shards = [np.arange(len(rows))]
-        answers = [learner_group._learner.score(_batch(module_id, rows), scores)]
+        answers = [learner_group._learner.score(_batch(rows), scores)]
     else:
         shards = shard_indices(rows, len(learner_group))
-        arguments = [
-            {"batch": ray.put(_batch(module_id, rows.take(indices))), "columns": tuple(scores)} for indices in shards
-        ]
+        arguments = [{"batch": ray.put(_batch(rows.take(shard))), "columns": tuple(scores)} for shard in shards]
         answers = call_remote_learners(learner_group, "score", arguments, action="scoring")
     columns = {name: np.empty(rows.num_response_tokens, np.float32) for name in scores}
-    for indices, answer in zip(shards, answers, strict=True):
-        of_shard = packed_indices(rows.response_lengths, indices)
-        for name, column in columns.items():
-            column[of_shard] = answer[module_id][name]
+    for shard, answer in zip(shards, answers, strict=True):
+        for module_id, of_module in rows.take(shard).rows_of_modules(DEFAULT_MODULE_ID).items():
+            tokens = packed_indices(rows.response_lengths, shard[of_module])
+            for name, column in columns.items():
+                column[tokens] = answer[module_id][name]
     return rows.with_response_columns(**columns)
 
 
-def _batch(module_id: str, rows: TokenRows) -> TokenRowBatch:
-    return TokenRowBatch({module_id: rows}, env_steps=len(rows))
+def _batch(rows: TokenRows) -> TokenRowBatch:
+    return TokenRowBatch(rows.by_module(DEFAULT_MODULE_ID), env_steps=len(rows))

@@ -104,8 +104,6 @@ def check_value_types(config: Any) -> Iterator[str]:
     yield from _check_optional_values(config)
     for key in ("tasks", "evaluation_tasks"):
         yield from _check_tasks(key, getattr(config, key))
-    if config.is_multi_agent:
-        yield f"multi_agent(policies={list(config.policies)}) is not supported yet: leave the one default policy."
     yield from _check_minus_one(config)
 
 

@@ -123,7 +123,7 @@ def test_the_good_config_is_good():
         (lambda c: c.environment("no_such_package.Env"), "'no_such_package.Env'.*cannot be imported"),
         (lambda c: c.environment("gymnasium.NoSuchEnv"), "'gymnasium.NoSuchEnv'.*cannot be imported"),
         (lambda c: c.environment("gymnasium.spaces.Discrete"), "'gymnasium.spaces.Discrete' must be"),
-        (lambda c: c.multi_agent(policies={"one", "two"}), "multi_agent.*not supported"),
+        (lambda c: c.multi_agent(policies={"one", "two"}), "multi_agent.*does not apply: env=.EZPoints. is no RLlib"),
         (
             lambda c: c.api_stack(enable_rl_module_and_learner=False, enable_env_runner_and_connector_v2=False),
             "enable_rl_module_and_learner=False must be True",
