@@ -76,7 +76,7 @@ def two_agent_config(model_directory: Path, *, modules: str = "own", **env_confi
         GiGPOConfig()
         .environment(TwoAgents, env_config=env_config)
         .language_model(model_path=str(model_directory))
-        .agent_format(prompt_template="{{ observation }}", history_length=1, response_parser=whole_text, stop=())
+        .agent_format(prompt_template="{{ observation }}", history_length=0, response_parser=whole_text, stop=())
         .generation(max_prompt_tokens=100, max_response_tokens=4)
         .training(group_size=4, groups_per_iteration=2, lr=1e-2, optimizer="sgd")
         .evaluation(evaluation_duration=3)

@@ -11,7 +11,14 @@ from ray.rllib.connectors.env_to_module import EnvToModulePipeline
 from ray.rllib.connectors.module_to_env import ModuleToEnvPipeline
 from ray.rllib.utils.annotations import override
 
-from rllib_gigpo.agent_formats import AgentFormat, HistoryLength, ResponseParser, response_parser, template_source
+from rllib_gigpo.agent_formats import (
+    AgentFormat,
+    HistoryLength,
+    PromptTemplate,
+    ResponseParser,
+    response_parser,
+    template_source,
+)
 from rllib_gigpo.algorithms.group_policy.config_checks import check_keyword_arguments
 from rllib_gigpo.algorithms.group_policy.grid_values import each_value
 from rllib_gigpo.algorithms.group_policy.model_path import absolute_model_path
@@ -177,9 +184,12 @@ class LanguageAgentConfig(AlgorithmConfig):
     def resolved_agent_format(self) -> AgentFormat:
         """The environment's agent format with the parts that this config replaces."""
         base = default_agent_format(self.env)
+        template = base.prompt_template if self.prompt_template is None else self.prompt_template
+        # The environment's own length of history was meant for a template that shows some.
+        default_length = base.history_length if PromptTemplate(template).shows_history else 0
         return AgentFormat(
-            prompt_template=base.prompt_template if self.prompt_template is None else self.prompt_template,
-            history_length=base.history_length if self.history_length is None else self.history_length,
+            prompt_template=template,
+            history_length=default_length if self.history_length is None else self.history_length,
             response_parser=base.response_parser if self.response_parser is None else self.response_parser,
             stop=base.stop if self.stop is None else tuple(self.stop) if isinstance(self.stop, list) else self.stop,
         )

@@ -116,9 +116,10 @@ class GroupEnvRunner(SingleAgentEnvRunner):
         super().set_state(state)
         if weights is not None:
             weights = ray.get(weights) if isinstance(weights, ray.ObjectRef) else weights
-            # A single-agent runner's own checkpoint has the only module's weights without its name.
-            of_modules = weights if weights.keys() <= self.engines.keys() else {DEFAULT_MODULE_ID: weights}
-            for module_id, own in of_modules.items():
+            # Learners may have modules, such as a critic, that no engine samples from. A single-agent runner's own
+            # checkpoint has the only module's weights without its name.
+            of_engines = {id_: weights[id_] for id_ in self.engines if id_ in weights} or {DEFAULT_MODULE_ID: weights}
+            for module_id, own in of_engines.items():
                 self.engines[module_id].deliver(own, version)
             self._weights_seq_no = version
 
