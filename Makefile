@@ -7,10 +7,12 @@
 # PYTHON=python3.12       another interpreter (3.11 or newer)
 # JOBS=2                  runs of `make curves` at a time; each takes one core
 # TORCH="torch==2.13.0 --index-url ..."   another build of torch, any arguments of pip install
+# EXTRAS=dev              without ALFWorld, whose planner is compiled: needs g++ and make, takes minutes; its tests then skip
 
 PYTHON ?= python3
 JOBS ?= 1
 TORCH ?= torch==2.13.0
+EXTRAS ?= dev,alfworld
 BIN := .venv/bin
 STAMP := .venv/.set-up
 PIP := $(BIN)/python -m pip --disable-pip-version-check
@@ -43,7 +45,7 @@ $(STAMP): pyproject.toml setup.py
 		|| { echo "Python 3.11 or newer is needed; name one: make $(MAKECMDGOALS) PYTHON=python3.11" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(PIP) install --quiet $(TORCH)
-	$(PIP) install --quiet --editable '.[dev]'
+	$(PIP) install --quiet --editable '.[$(EXTRAS)]'
 	@for package in torchvision torchaudio torchcodec; do \
 		if $(PIP) show --quiet $$package 2>/dev/null && ! $(BIN)/python -c "import $$package" 2>/dev/null; then \
 			echo "$$package is installed but cannot be imported beside this torch: removing it"; \
