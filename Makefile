@@ -39,13 +39,14 @@ curves: venv
 venv: $(STAMP)
 
 # torch goes first, so that the choice of its build is not left to the dependencies of others.
+# The planner of ALFWorld is compiled by whatever `python` there is on the PATH.
 # A package index may pair a CPU torch with a CUDA torchvision; transformers then cannot import any model.
 $(STAMP): pyproject.toml setup.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Python 3.11 or newer is needed; name one: make $(MAKECMDGOALS) PYTHON=python3.11" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(PIP) install --quiet $(TORCH)
-	$(PIP) install --quiet --editable '.[$(EXTRAS)]'
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(PIP) install --quiet --editable '.[$(EXTRAS)]'
 	@for package in torchvision torchaudio torchcodec; do \
 		if $(PIP) show --quiet $$package 2>/dev/null && ! $(BIN)/python -c "import $$package" 2>/dev/null; then \
 			echo "$$package is installed but cannot be imported beside this torch: removing it"; \

@@ -12,8 +12,8 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from rllib_gigpo.env_adapters.alfworld.fast_textworld import fast_textworld
 from rllib_gigpo.env_adapters.alfworld.games import BrokenGameError, Game
-from rllib_gigpo.env_adapters.alfworld.memoised_parsing import memoised_parsing
 from rllib_gigpo.env_adapters.alfworld.packages import packages
 
 _LOCK = threading.RLock()
@@ -48,7 +48,7 @@ class Engine:
         Raises:
             BrokenGameError: The game cannot be read or loaded.
         """
-        with _LOCK, memoised_parsing(self._packages):
+        with _LOCK, fast_textworld(self._packages):
             try:
                 if self._game != game:
                     self._game = None
@@ -64,12 +64,12 @@ class Engine:
 
     def step(self, command: str) -> Any:
         """TextWorld's state after a command. A command that is not admissible changes nothing."""
-        with _LOCK, memoised_parsing(self._packages):
+        with _LOCK, fast_textworld(self._packages):
             state, _, _ = self._env.step(command)
             return state
 
     def plan(self) -> list[str]:
         """The planner's commands from the current state to a win; empty where there is no way or nothing to do."""
-        with _LOCK, memoised_parsing(self._packages):
+        with _LOCK, fast_textworld(self._packages):
             # What TextWorld itself calls for `policy_commands`, which it would do in every step of the game.
             return list(self._pddl._pddl_state.replan(self._pddl._entity_infos))

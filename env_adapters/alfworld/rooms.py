@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TypeVar
 
 import numpy as np
@@ -73,18 +74,14 @@ def draw_room(task_type: str, *, num_receptacles: int, num_objects: int, rng: np
     It has `num_receptacles`, or as many more as the task needs, up to four, and `num_objects` beside those of the task,
     none of the class that the task is about. Everything that can be closed is.
     """
-    holds = packages().constants.VAL_RECEPTACLE_OBJECTS
     kinds_in_kitchen = task_type in _APPLIANCES or (task_type != _LOOK and rng.random() < 0.5)
     available = KITCHEN if kinds_in_kitchen else BEDROOM
     appliance, ability = _APPLIANCES.get(task_type, ("", ""))
 
-    def can_hold(receptacle: str) -> set[str]:
-        # Slices come from slicing, and boxes would have to be opened, which the game has no command for.
-        return {kind for kind in holds[receptacle] if "Sliced" not in kind and kind != "Box"}
-
+    can_hold = {kind: _can_hold(kind) for kind in available}
     candidates = {
         kind
-        for kind in set().union(*map(can_hold, available))
+        for kind in frozenset().union(*can_hold.values())
         if not ability or kind in packages().constants.VAL_ACTION_OBJECTS[ability]
     }
     choices = [
@@ -92,7 +89,7 @@ def draw_room(task_type: str, *, num_receptacles: int, num_objects: int, rng: np
         for target in sorted(candidates)
         for destination in ("" if task_type == _LOOK else kind for kind in available)
         for start in available
-        if start != destination and target in can_hold(start) and (not destination or target in can_hold(destination))
+        if start != destination and target in can_hold[start] and (not destination or target in can_hold[destination])
     ]
     target, destination, start = choices[rng.integers(len(choices))]
 
@@ -105,15 +102,22 @@ def draw_room(task_type: str, *, num_receptacles: int, num_objects: int, rng: np
 
     objects = [(names.thing(target), receptacles[0])]
     if task_type == _TWO:
-        places = [place for place in receptacles if place.kind != destination and target in can_hold(place.kind)]
+        places = [place for place in receptacles if place.kind != destination and target in can_hold[place.kind]]
         objects.append((names.thing(target), _pick(places, rng)))
     if lamp_place:
         objects.append((names.thing(_LAMP), receptacles[kinds.index(lamp_place)]))
     for _ in range(num_objects):
         place = _pick(receptacles, rng)
-        if fitting := sorted(can_hold(place.kind) - {target}):
+        if fitting := sorted(can_hold[place.kind] - {target}):
             objects.append((names.thing(_pick(fitting, rng)), place))
     return Room(tuple(receptacles), tuple(objects), target, destination, _LAMP if lamp_place else "")
+
+
+@cache
+def _can_hold(receptacle: str) -> frozenset[str]:
+    # Slices come from slicing, and boxes would have to be opened, which the game has no command for.
+    holds = packages().constants.VAL_RECEPTACLE_OBJECTS
+    return frozenset(kind for kind in holds[receptacle] if "Sliced" not in kind and kind != "Box")
 
 
 def _pick(choices: Sequence[_T], rng: np.random.Generator) -> _T:

@@ -24,6 +24,7 @@ from rllib_gigpo.env_adapters.alfworld.engine import borrow_engine, give_back
 from rllib_gigpo.env_adapters.alfworld.generated_games import GeneratedGames
 from rllib_gigpo.env_adapters.alfworld.task_types import TASK_TYPES
 from tests.alfworld_cases import needs_alfworld, play_at_random
+from tests.algorithm_cases import record_samples, small_config
 
 pytestmark = [pytest.mark.integration, needs_alfworld]
 
@@ -122,7 +123,8 @@ def test_another_process_says_the_same_and_nothing_is_left_behind(tmp_path: os.P
         import os, random, sys
         before = random.getstate(), list(sys.argv), dict(os.environ)
         from rllib_gigpo.env_adapters.alfworld.alfworld_env import ALFWorld
-        from tests.alfworld_cases import play_at_random
+        from tests.algorithm_cases import record_samples, small_config
+from tests.alfworld_cases import play_at_random
         env = ALFWorld(anchor_state="game", walkthrough=True, num_receptacles=6, num_objects=3)
         for task in (1, 3, 5):
             observation, info = env.reset(options={"task": task})
@@ -264,9 +266,9 @@ def test_memory_stays_flat_over_games(env: ALFWorld) -> None:
             env.reset(options={"task": task})
             env.step("look")
 
-    play(range(20))  # fills what is remembered: 32 planning problems, two of them a game
+    play(range(40))  # fills what is remembered: 32 games
     before = resident_megabytes()
-    play(range(20, 35))
+    play(range(40, 55))
     assert resident_megabytes() - before < 5, "an engine for each game would be 22 MB"
 
 
@@ -276,6 +278,24 @@ def test_the_global_generator_is_left_alone(env: ALFWorld) -> None:
     _, info = env.reset(options={"task": 0})
     play_at_random(env, info, 3, seed=0)
     assert random.getstate() == before
+
+
+def test_gigpo_trains_on_it() -> None:
+    """Games, prompts with history and credit through an iteration. The model is of another game and says nonsense."""
+    config = small_config(group_size=2, groups_per_iteration=2, num_minibatches=1)
+    config.environment("ALFWorld", env_config={"max_steps": 3, "anchor_state": "game", **SMALL})
+    algo = config.generation(max_prompt_tokens=800, max_response_tokens=24).build_algo()
+    try:
+        episodes = record_samples(algo)
+        results = algo.train()["env_runners"]
+    finally:
+        algo.stop()
+    assert len(episodes) == 4 and {len(episode) for episode in episodes} == {3}
+    assert results["endings"]["step_limit"] == 4 and results["success_rate"] == 0.0
+    for episode in episodes:
+        prompts = episode.get_extra_model_outputs("prompt_ids")
+        assert len(prompts[0]) < len(prompts[1]) < len(prompts[2]), "the history grows"
+        assert {info["task_type"] for info in episode.get_infos()} <= set(TASK_TYPES)
 
 
 def test_prompts_hold_the_task_once_and_the_history() -> None:
