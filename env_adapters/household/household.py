@@ -7,14 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import gymnasium as gym
-import numpy as np
 from gymnasium import spaces
 
+from rllib_gigpo.env_adapters.environment_arguments import check_integer, task_of_reset
 from rllib_gigpo.env_adapters.household.layouts import OBJECTS, Layout, layout_of_task
 from rllib_gigpo.env_adapters.household.room import Room
 
 SUCCESS_REWARD = 10.0
-_TASKS = 2**31
 
 
 class Household(gym.Env[str, str]):
@@ -47,8 +46,8 @@ class Household(gym.Env[str, str]):
     metadata = {"render_modes": []}  # noqa: RUF012 (gymnasium's own declaration)
 
     def __init__(self, *, max_steps: int = 15, num_objects: int = 4):
-        _check_integer("max_steps", max_steps, lowest=1)
-        _check_integer("num_objects", num_objects, lowest=1, highest=len(OBJECTS))
+        check_integer("max_steps", max_steps, lowest=1)
+        check_integer("num_objects", num_objects, lowest=1, highest=len(OBJECTS))
         self.observation_space = spaces.Text(min_length=1, max_length=256, charset=string.printable)
         self.action_space = spaces.Text(min_length=0, max_length=64, charset=string.printable)
         self._max_steps = max_steps
@@ -72,11 +71,7 @@ class Household(gym.Env[str, str]):
             ValueError: The task is negative, or `options` has another key.
         """
         super().reset(seed=seed)
-        options = options or {}
-        if unknown := sorted(set(options) - {"task"}):
-            raise ValueError(f"reset got options {unknown}; the only known one is 'task'")
-        task = options.get("task")
-        self._task = int(self.np_random.integers(_TASKS)) if task is None else _checked_task(task)
+        self._task = task_of_reset(options, self.np_random, environment="Household")
         self._room = Room(layout_of_task(self._task, num_objects=self._num_objects))
         self._steps = 0
         return self._observation(), self._info()
@@ -118,18 +113,3 @@ class Household(gym.Env[str, str]):
 def task_description(layout: Layout) -> str:
     """ "put apple in fridge"."""
     return f"put {layout.object_to_put} in {layout.destination}"
-
-
-def _check_integer(name: str, value: Any, *, lowest: int, highest: int | None = None) -> None:
-    is_integer = isinstance(value, int) and not isinstance(value, bool)
-    if not is_integer or value < lowest or (highest is not None and value > highest):
-        allowed = f"of at least {lowest}" if highest is None else f"from {lowest} to {highest}"
-        raise ValueError(f"{name} is {value!r}; it must be an integer {allowed}")
-
-
-def _checked_task(task: Any) -> int:
-    if isinstance(task, bool) or not isinstance(task, int | np.integer):
-        raise TypeError(f"task is {task!r} of type {type(task).__name__}; Household takes an integer of at least 0")
-    if task < 0:
-        raise ValueError(f"task is {task}; Household takes an integer of at least 0")
-    return int(task)

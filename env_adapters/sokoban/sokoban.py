@@ -8,15 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium as gym
-import numpy as np
 from gymnasium import spaces
 
+from rllib_gigpo.env_adapters.environment_arguments import check_integer, task_of_reset
 from rllib_gigpo.env_adapters.sokoban.levels import Level, level_of_task
 from rllib_gigpo.env_adapters.sokoban.rules import DIRECTIONS, Position, is_solved, move
 
 # Wall, floor, target, box on a target, box, player, player on a target.
 SYMBOLS = ("#", "_", "O", "√", "X", "P", "S")
-_TASKS = 2**31
 
 
 class Sokoban(gym.Env[str, str]):
@@ -74,17 +73,17 @@ class Sokoban(gym.Env[str, str]):
         max_tries: int = 1000,
     ):
         # In a grid of 4 no push is possible: player, box and target need three cells in a line.
-        _check_integer("size", size, lowest=5, highest=20)
-        _check_integer("num_boxes", num_boxes, lowest=1, highest=(size - 2) ** 2 // 4)
-        _check_integer("max_steps", max_steps, lowest=1)
-        _check_integer("max_solution_length", max_solution_length, lowest=1)
+        check_integer("size", size, lowest=5, highest=20)
+        check_integer("num_boxes", num_boxes, lowest=1, highest=(size - 2) ** 2 // 4)
+        check_integer("max_steps", max_steps, lowest=1)
+        check_integer("max_solution_length", max_solution_length, lowest=1)
         if max_solution_length > max_steps:
             raise ValueError(
                 f"max_solution_length is {max_solution_length}, but max_steps is {max_steps}: such a level could not "
                 "be won; lower the one or raise the other"
             )
-        _check_integer("min_solution_length", min_solution_length, lowest=1, highest=max_solution_length)
-        _check_integer("max_tries", max_tries, lowest=1)
+        check_integer("min_solution_length", min_solution_length, lowest=1, highest=max_solution_length)
+        check_integer("max_tries", max_tries, lowest=1)
         self._level_options = {
             "size": size,
             "num_boxes": num_boxes,
@@ -130,11 +129,7 @@ class Sokoban(gym.Env[str, str]):
                 `max_tries` tries.
         """
         super().reset(seed=seed)
-        options = options or {}
-        if unknown := sorted(set(options) - {"task"}):
-            raise ValueError(f"reset got options {unknown}; the only known one is 'task'")
-        task = options.get("task")
-        self._task = int(self.np_random.integers(_TASKS)) if task is None else _checked_task(task)
+        self._task = task_of_reset(options, self.np_random, environment="Sokoban")
         self._level = level_of_task(self._task, **self._level_options)
         self._position = self._level.start
         self._steps = 0
@@ -191,13 +186,6 @@ class Sokoban(gym.Env[str, str]):
         }
 
 
-def _check_integer(name: str, value: Any, *, lowest: int, highest: int | None = None) -> None:
-    is_integer = isinstance(value, int) and not isinstance(value, bool)
-    if not is_integer or value < lowest or (highest is not None and value > highest):
-        allowed = f"of at least {lowest}" if highest is None else f"from {lowest} to {highest}"
-        raise ValueError(f"{name} is {value!r}; it must be an integer {allowed}")
-
-
 def _checked_reward(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise ValueError(f"{name} is {value!r}; it must be a finite number")
@@ -213,11 +201,3 @@ def _checked_symbols(symbols: Sequence[str]) -> tuple[str, ...]:
             f"target, box on a target, box, player and player on a target, such as {list(SYMBOLS)}"
         )
     return texts
-
-
-def _checked_task(task: Any) -> int:
-    if isinstance(task, bool) or not isinstance(task, int | np.integer):
-        raise TypeError(f"task is {task!r} of type {type(task).__name__}; Sokoban takes an integer of at least 0")
-    if task < 0:
-        raise ValueError(f"task is {task}; Sokoban takes an integer of at least 0")
-    return int(task)
