@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rllib_gigpo.agent_formats import AgentFormat, PromptTemplate
-from rllib_gigpo.env_adapters.environment_arguments import TASKS
+from rllib_gigpo.env_adapters.generated_tasks import TASKS
 
 
 class Turn(NamedTuple):
@@ -62,7 +62,7 @@ def demonstrations(
 
     def choose(turn: Turn, expert_probability: float) -> str:
         actions = turn.expert_actions if rng.random() < expert_probability else turn.possible_actions
-        return actions[rng.integers(len(actions))]
+        return actions[int(rng.integers(len(actions)))]
 
     for _ in range(episodes):
         turns = game(int(rng.integers(TASKS)))

@@ -13,7 +13,8 @@ from gymnasium import spaces
 
 ObservationType = TypeVar("ObservationType")
 
-_TASKS = 2**31
+# Tasks drawn from a seed are below this.
+TASKS = 2**31
 
 
 class GeneratedTaskEnv(gym.Env[ObservationType, str], ABC, Generic[ObservationType]):
@@ -91,7 +92,7 @@ def task_of_reset(options: Mapping[str, Any] | None, rng: np.random.Generator, *
         raise ValueError(f"reset got options {unknown}; the only known one is 'task'")
     task = options.get("task")
     if task is None:
-        return int(rng.integers(_TASKS))
+        return int(rng.integers(TASKS))
     if isinstance(task, bool) or not isinstance(task, int | np.integer):
         raise TypeError(f"task is {task!r} of type {type(task).__name__}; {environment} takes an integer of at least 0")
     if task < 0:

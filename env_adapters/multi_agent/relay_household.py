@@ -48,7 +48,7 @@ class RelayHousehold(MultiAgentEnv):
         ValueError: An option is unknown, or has a value that is not allowed.
     """
 
-    metadata = {"render_modes": []}  # noqa: RUF012 (gymnasium's own declaration)
+    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 (gymnasium's own declaration)
 
     def __init__(self, config: Mapping[str, Any] | None = None, *, max_steps: int = 20, num_objects: int = 4):
         options = {"max_steps": max_steps, "num_objects": num_objects}
