@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -141,10 +142,8 @@ def random_action(info: Mapping[str, Any], rng: np.random.Generator) -> str:
 
 def close_quietly(player: Player) -> None:
     """Closes an environment whose `close` is not what is looked at."""
-    try:
+    with suppress(Exception):  # the check of `close` reports it
         player.env.close()
-    except Exception as error:  # the check of `close` reports it
-        del error
 
 
 def _global_states() -> dict[str, Any]:
