@@ -14,7 +14,7 @@ from rllib_gigpo.env_checks.check_result import (
     not_applicable,
     passed,
 )
-from rllib_gigpo.env_checks.making import make
+from rllib_gigpo.env_checks.making import creator
 from rllib_gigpo.env_checks.player import Player
 from rllib_gigpo.env_checks.recording import close_quietly, record, tasks_for
 
@@ -26,6 +26,7 @@ def check_contract(
     episodes: int = 30,
     seed: int = 0,
     max_steps: int = 1000,
+    new_process: bool = True,
 ) -> list[CheckResult]:
     """Checks an environment against the contract of environments.
 
@@ -35,6 +36,7 @@ def check_contract(
         episodes: Random episodes to play, on as many tasks, and once more for the check of memory.
         seed: Of tasks, resets and random actions.
         max_steps: An episode that is longer counts as endless.
+        new_process: Whether to check determinism in a new process, which takes seconds.
 
     Returns:
         One result a check. Checks that need another to pass are not applicable where it does not.
@@ -46,14 +48,14 @@ def check_contract(
         raise ValueError(f"episodes={episodes} and max_steps={max_steps} must be 1 at least")
     env_config = dict(env_config or {})
 
+    make = creator(name, env_config)
+
     def new_player() -> Player:
-        return Player(make(name, env_config))
+        return Player(make())
 
     try:
         player = new_player()
-    # An unknown name is the caller's mistake; what the environment's own code raises is a finding.
-    except Exception as error:
-        _check_name(name)
+    except Exception as error:  # an environment may raise anything
         return [failed("made", described_error(error), "the class must take what env_config holds")]
     results = [passed("made", f"{type(player.env.unwrapped).__name__} with env_config {env_config}")]
     tasks = tasks_for(seed, episodes)
@@ -75,42 +77,28 @@ def check_contract(
                 answer_checks.check_global_random_state,
             )
         ]
-        some, task = tasks[:8], tasks[0]
         later = _Chain(results)
         api = "rllib check_env" if player.is_multi_agent else "gymnasium check_env"
-        later.run(api, ("spaces", "answers"), lambda: space_checks.check_api(player))
-        later.run(
-            "determinism, one object", ("answers",), lambda: start_checks.check_one_object(new_player, some, seed)
-        )
-        later.run(
-            "determinism, two objects",
-            ("determinism, one object",),
-            lambda: start_checks.check_second_object(new_player, some, seed),
-        )
-        later.run(
-            "determinism, new process",
-            ("determinism, two objects",),
-            lambda: start_checks.check_new_process(new_player, name, env_config, some, seed),
-        )
-        later.run("group", ("determinism, two objects",), lambda: start_checks.check_group(new_player, task, seed))
-        later.run("tasks differ", ("answers",), lambda: start_checks.check_tasks_differ(trajectories))
-        later.run(
-            "stepping order",
-            ("answers", "endings"),
-            lambda: start_checks.check_stepping_order(new_player, task, seed, max_steps),
-        )
-        later.run("pickling", ("answers",), lambda: resource_checks.check_pickling(new_player, trajectories))
-        later.run("close", ("answers",), lambda: resource_checks.check_close(new_player, task, seed))
-        speed = answer_checks.measure_speed(trajectories)
-        trajectories.clear()
-        later.run(
-            "memory",
-            ("answers", "endings", "reset after the end"),
-            lambda: resource_checks.check_memory(new_player, episodes=episodes, seed=seed, max_steps=max_steps),
-        )
+        later.run(api, ("spaces", "answers"), space_checks.check_api, player)
+        some, task = tasks[:8], tasks[0]
+        one, two, new = (f"determinism, {where}" for where in ("one object", "two objects", "new process"))
+        later.run(one, ("answers",), start_checks.check_one_object, new_player, some, seed)
+        later.run(two, (one,), start_checks.check_second_object, new_player, some, seed)
+        if new_process:
+            later.run(new, (two,), start_checks.check_new_process, new_player, name, env_config, some, seed)
+        later.run("group", (two,), start_checks.check_group, new_player, task, seed)
+        later.run("tasks differ", ("answers",), start_checks.check_tasks_differ, trajectories)
+        order = ("answers", "endings")
+        later.run("stepping order", order, start_checks.check_stepping_order, new_player, task, seed, max_steps)
+        later.run("pickling", ("answers",), resource_checks.check_pickling, new_player, trajectories)
+        later.run("close", ("answers",), resource_checks.check_close, new_player, task, seed)
+        results.append(answer_checks.measure_speed(trajectories))
+        trajectories.clear()  # would weigh on the next one
+        repeated = ("answers", "endings", "reset after the end")
+        later.run("memory", repeated, resource_checks.check_memory, new_player, episodes, seed, max_steps)
     finally:
         close_quietly(player)
-    return [*results, speed]
+    return results
 
 
 class _Chain:
@@ -119,7 +107,7 @@ class _Chain:
     def __init__(self, results: list[CheckResult]):
         self._results = results
 
-    def run(self, name: str, needs: tuple[str, ...], check: Callable[[], CheckResult]) -> None:
+    def run(self, name: str, needs: tuple[str, ...], check: Callable[..., CheckResult], *arguments: Any) -> None:
         """Appends the result of `check`, unless one of `needs` has not passed."""
         status = {result.name: result.status for result in self._results}
         missing = next((need for need in needs if status[need] in (Status.FAIL, Status.NOT_APPLICABLE)), None)
@@ -127,13 +115,6 @@ class _Chain:
             self._results.append(not_applicable(name, f"needs {missing!r} to pass"))
             return
         try:
-            self._results.append(check())
+            self._results.append(check(*arguments))
         except Exception as error:  # of the environment, which may raise anything
             self._results.append(failed(name, described_error(error), "nothing may be raised here"))
-
-
-def _check_name(name: str) -> None:
-    """Raises ValueError for an unknown name."""
-    from rllib_gigpo.environments import check_environment
-
-    check_environment(name)

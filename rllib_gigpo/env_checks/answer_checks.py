@@ -12,6 +12,7 @@ import numpy as np
 from rllib_gigpo.columns import ADMISSIBLE_ACTIONS, ANCHOR_STATE, IS_ACTION_VALID, TASK_ID, WON
 from rllib_gigpo.env_checks.check_result import (
     CheckResult,
+    Status,
     failed,
     informed,
     not_applicable,
@@ -56,7 +57,7 @@ def check_infos(trajectories: Trajectories) -> CheckResult:
             if not isinstance(won, bool | np.bool_):
                 return failed("infos", f"{WON}={won!r} ({trajectory})", f"info[{WON!r}] must be a bool")
         if moment.ended and not moment.values(WON):
-            return failed("infos", f"no {WON!r} in the last info ({trajectory})", f"put {WON!r}, a bool, into each info")
+            return failed("infos", f"no {WON!r} in the last info ({trajectory})", f"put {WON!r}, a bool, into infos")
         if moment is trajectory.moments[0]:
             found = moment.values(TASK_ID)
             lacks_id |= not found
@@ -91,9 +92,11 @@ def check_anchor_states(trajectories: Trajectories) -> CheckResult:
 
 
 def check_invalid_actions(trajectories: Trajectories) -> CheckResult:
-    """"" and nonsense are answered like any other action: nothing is raised, and the step counts."""
+    """ "" and nonsense are answered like any other action: nothing is raised, and the step counts."""
     name = "invalid actions"
     invalid = [trajectory for trajectory in trajectories if trajectory.policy != "random"]
+    if check_answers(trajectories).status == Status.FAIL:
+        return not_applicable(name, "needs 'answers' to pass")
     for trajectory in invalid:
         if trajectory.error and not trajectory.failed_at_reset:
             return failed(name, trajectory.error, "an action that cannot be carried out must do nothing, not raise")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rllib_gigpo.env_checks.check_result import one_line
-from rllib_gigpo.env_checks.making import make
+from rllib_gigpo.env_checks.making import creator
 from rllib_gigpo.env_checks.player import Player
 
 _TIMEOUT = 300  # seconds; importing Ray and torch on a busy machine takes a minute
@@ -53,7 +53,7 @@ def starts_in_new_process(name: str, env_config: Mapping[str, Any], tasks: Seque
 def main(out: Path) -> None:
     """Reads the request from stdin and writes the starts to `out`."""
     request = json.load(sys.stdin)
-    player = Player(make(request["name"], request["env_config"]))
+    player = Player(creator(request["name"], request["env_config"])())
     starts = [player.reset(task, request["seed"]).start() for task in request["tasks"]]
     player.env.close()
     out.write_text(json.dumps(starts), encoding="utf-8")

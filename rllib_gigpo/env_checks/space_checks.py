@@ -16,6 +16,7 @@ from rllib_gigpo.env_checks.check_result import (
     CheckResult,
     described_error,
     failed,
+    not_applicable,
     one_line,
     passed,
     warned,
@@ -24,14 +25,16 @@ from rllib_gigpo.env_checks.player import Player, agent_prefix
 from rllib_gigpo.env_checks.recording import Trajectory
 
 _TEXT_FIX = (
-    "declare spaces.Text(max_length=…, charset=frozenset(string.printable)); Gymnasium's default charset is letters and "
-    "digits alone"
+    "declare spaces.Text(max_length=…, charset=frozenset(string.printable)); Gymnasium's default charset is letters "
+    "and digits alone"
 )
 
 
 def check_spaces(player: Player, trajectories: Sequence[Trajectory]) -> CheckResult:
     """Observations are Text or Dict(text, image), actions Text, and the spaces hold all that was seen."""
     by_agent = player.spaces()
+    if player.is_multi_agent and not any(space for pair in by_agent.values() for space in pair):
+        return not_applicable("spaces", "a MultiAgentEnv that declares none; training needs none")
     for agent, (observation_space, action_space) in by_agent.items():
         prefix = agent_prefix(agent)
         if wrong := _wrong_observation_space(observation_space):
