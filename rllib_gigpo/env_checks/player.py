@@ -64,7 +64,8 @@ class Player:
             raise TypeError(f"the environment is a {type(env).__name__}; it must be a gymnasium.Env")
         self.env = env
         self.is_multi_agent = is_multi_agent(env)
-        self._agents: list[Any] = list(env.unwrapped.possible_agents) if self.is_multi_agent else [SINGLE_AGENT]
+        unwrapped: Any = env.unwrapped
+        self._agents: list[Any] = list(unwrapped.possible_agents) if self.is_multi_agent else [SINGLE_AGENT]
         self._ended: set[Any] = set()
 
     def reset(self, task: Any, seed: int) -> Moment:

@@ -52,7 +52,8 @@ def check_second_object(make: Make, tasks: Sequence[int], seed: int) -> CheckRes
             starts.append([player.reset(task, seed).start() for task in tasks])
         finally:
             close_quietly(player)
-    return _compared("determinism, two objects", tasks, *starts, "one object", "another")
+    first, second = starts
+    return _compared("determinism, two objects", tasks, first, second, "one object", "another")
 
 
 def check_new_process(

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from rllib_gigpo import registry
 from rllib_gigpo.cli.main import app
 from rllib_gigpo.env_adapters import embedded_model_path
+from rllib_gigpo.env_checks import Status, check_contract
 
 pytestmark = pytest.mark.integration
 
@@ -48,18 +49,21 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 
 def test_the_example_is_checked_and_trained(installed: Path) -> None:
-    for name in ("Lamps", "my_package.lamps.make_lamps"):
-        answer = CliRunner().invoke(app, ["doctor", "env", name, "--episodes", "6", "--json"])
-        assert answer.exit_code == 0, answer.output
-        status = {result["name"]: result["status"] for result in json.loads(answer.stdout)}
-        assert {name for name in status if status[name] not in ("pass", "info")} == {"anchor state"}
-        checks = re.findall(r"^\| (`.*?) \|", PAGE.partition("| check |")[2], re.MULTILINE)
-        documented = " ".join(checks)
-        assert all(name.removeprefix("determinism, ") in documented for name in status)
+    answer = CliRunner().invoke(app, ["doctor", "env", "Lamps", "--episodes", "6", "--json"])
+    assert answer.exit_code == 0, answer.output
+    status = {result["name"]: result["status"] for result in json.loads(answer.stdout)}
+    assert {name for name in status if status[name] not in ("pass", "info")} == {"anchor state"}
+    documented = " ".join(re.findall(r"^\| (`.*?) \|", PAGE.partition("| check |")[2], re.MULTILINE))
+    assert all(name.removeprefix("determinism, ") in documented for name in status)
 
-    training, by_path = blocks("python")[1:]
+    by_path = check_contract("my_package.lamps.make_lamps", {"num_lamps": 4}, episodes=6, new_process=False)
+    assert not [result for result in by_path if result.status == Status.FAIL]
+
     script = installed / "train_lamps.py"
-    script.write_text((training + by_path).replace("path/of/a/model", str(embedded_model_path("EZPoints"))))
+    training = "\n".join(blocks("python")[1:])
+    # A tiny model, which writes the longest response that it may.
+    training = training.replace("path/of/a/model", str(embedded_model_path("EZPoints")))
+    script.write_text(training.replace("max_response_tokens=64", "max_response_tokens=16"))
     found = runpy.run_path(str(script))
     assert found["result"]["training_iteration"] == 1
     assert found["result"]["env_runners"]["endings"].get("env_failure", 0) == 0
