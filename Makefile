@@ -2,7 +2,8 @@
 # make test    set up, lint, all tests
 # make lint    set up, then ruff, mypy and import-linter
 # make curves  set up, then the learning curves of docs/results.md: hours on the CPU; takes up where it was stopped
-# make venv    set up only: .venv with everything in it
+# make venv    set up only: .venv with everything but ALFWorld
+# make alfworld  ALFWorld in .venv: its planner is compiled, which takes g++, make and minutes
 #
 # PYTHON=python3.12       another interpreter (3.11 or newer)
 # JOBS=2                  runs of `make curves` at a time; each takes one core
@@ -15,13 +16,13 @@ BIN := .venv/bin
 STAMP := .venv/.set-up
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: train test lint curves venv clean
+.PHONY: train test lint curves venv alfworld clean
 .DELETE_ON_ERROR:
 
 train: venv
 	$(BIN)/rllib train file tuned_examples/gigpo/ezpoints_text_tiny.py
 
-test: lint
+test: lint alfworld
 	$(BIN)/python -m pytest tests/unit tests/integration tests/system
 
 lint: venv
@@ -35,6 +36,13 @@ curves: venv
 	$(BIN)/python benchmarks/learning_curves.py report
 
 venv: $(STAMP)
+
+# The planner is compiled by whatever `python` there is on the PATH.
+alfworld: venv
+	@if ! $(BIN)/python -c 'import alfworld, textworld, fast_downward' 2>/dev/null; then \
+		PATH="$(CURDIR)/$(BIN):$$PATH" $(PIP) install --quiet --editable '.[alfworld]' \
+			|| echo "ALFWorld could not be installed, see above: its tests will be skipped" >&2; \
+	fi
 
 # torch goes first, so that the choice of its build is not left to the dependencies of others.
 # A package index may pair a CPU torch with a CUDA torchvision; transformers then cannot import any model.
