@@ -223,6 +223,19 @@ class RaisesAtATask(Corridor):
         raise ConnectionError("no game server")
 
 
+class OneObjectOnly(Corridor):
+    is_alive = False
+
+    def __init__(self, config: Any = None):
+        super().__init__(config)
+        if OneObjectOnly.is_alive:
+            raise OSError("the port is taken")
+        OneObjectOnly.is_alive = True
+
+    def close(self) -> None:
+        OneObjectOnly.is_alive = False
+
+
 class GlobalRandom(Corridor):
     def step(self, action: str) -> Any:
         random.random()

@@ -86,7 +86,11 @@ def record(make: Callable[[], Player], tasks: Sequence[int], *, seed: int, max_s
     after_end = False
     for policy, task in plan:
         if player is None:
-            player, after_end = make(), False
+            try:
+                player, after_end = make(), False
+            except Exception as error:  # an environment may raise anything
+                trajectories.append(Trajectory(policy, task, error=f"making another one: {described_error(error)}"))
+                break
         trajectory = play(player, policy, task, seed=seed, max_steps=max_steps)
         trajectory.after_end = after_end
         trajectories.append(trajectory)

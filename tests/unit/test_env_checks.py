@@ -82,6 +82,7 @@ def test_the_good_environment_passes_everything() -> None:
         ("LimitIsTerminated", "truncation", "terminated after 12 steps"),
         ("OnceOnly", "reset after the end", "the game is over"),
         ("RaisesAtATask", "answers", "ConnectionError: no game server"),
+        ("OneObjectOnly", "answers", "making another one: OSError: the port is taken"),
         ("GlobalRandom", "global random state", "state of random"),
         ("GlobalNumpy", "global random state", "state of numpy.random"),
         ("LockInInfo", "pickling", "cannot pickle '_thread.lock' object"),
