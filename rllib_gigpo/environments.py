@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -53,6 +54,20 @@ def check_environment(env: Any) -> None:
             _check_creator(_imported(env), f"env={env!r}")
         else:
             registry.environment(env)
+
+
+def environment_creator(env: Any) -> Callable[[Any], gym.Env]:
+    """The creator `EnvContext -> gymnasium.Env` of a config's `env` that `check_environment` takes.
+
+    A class gets the EnvContext as its only argument, a Gymnasium id its keys as keyword arguments.
+    """
+    if not isinstance(env, str):
+        return env
+    if _global_registry.contains(ENV_CREATOR, env):
+        return _global_registry.get(ENV_CREATOR, env)
+    if env not in gym.registry and "." in env:
+        return _imported(env)
+    return lambda context: gym.make(env, **context)
 
 
 def check_text_observations(space: gym.Space | None) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import string
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+from gymnasium import spaces
 from ray.rllib.env.multi_agent_env import MultiAgentEnv
 
 from rllib_gigpo.agent_formats import ParsedResponse
@@ -58,6 +60,17 @@ class TwoAgents(MultiAgentEnv):
 
     def _shown(self, agents: list[str]) -> dict[str, str]:
         return {agent: f"{'you' if self.anonymous else agent} in step {self.t}" for agent in agents}
+
+
+class TwoAgentsWithSpaces(TwoAgents):
+    """Declares what RLlib's checker wants: spaces and the agents of now; and starts without a task."""
+
+    agents = AGENTS
+    observation_spaces: ClassVar = dict.fromkeys(AGENTS, spaces.Text(60, charset=frozenset(string.printable)))
+    action_spaces: ClassVar = observation_spaces
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> Any:
+        return super().reset(seed=seed, options={"task": 0, **(options or {})})
 
 
 def whole_text(text: str) -> ParsedResponse:
