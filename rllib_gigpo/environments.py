@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -55,6 +57,20 @@ def check_environment(env: Any) -> None:
             registry.environment(env)
 
 
+def environment_creator(env: Any) -> Callable[[Any], Any]:
+    """Function `EnvContext -> environment` of a config's `env`, see `check_environment`."""
+    if not isinstance(env, str):
+        creator: Callable[[Any], Any] = env
+    elif _global_registry.contains(ENV_CREATOR, env):
+        creator = _global_registry.get(ENV_CREATOR, env)
+    elif env not in gym.registry and "." in env:
+        creator = _imported(env)
+    else:
+        # By its specification: Gymnasium's registry of another process need not have the name.
+        creator = partial(_make_with_gymnasium, gym.spec(env))
+    return creator
+
+
 def check_text_observations(space: gym.Space | None) -> None:
     """Raises ValueError where a text-only model would not see what an environment shows: a picture, or another array.
 
@@ -103,6 +119,10 @@ def _check_creator(env: Any, name: str) -> None:
             f"{name} must be a registered name, a class path, a subclass of gymnasium.Env, or a function from an "
             "EnvContext to an environment."
         )
+
+
+def _make_with_gymnasium(spec: gym.envs.registration.EnvSpec, context: Any) -> gym.Env:
+    return gym.make(spec, **context)
 
 
 def _imported(path: str) -> Any:
