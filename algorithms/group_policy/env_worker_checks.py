@@ -21,8 +21,8 @@ def check_env_workers(config: Any) -> Iterator[str]:
         for key, default in _LIMITS.items():
             if getattr(config, key) != default:
                 yield (
-                    f"{key}={getattr(config, key)!r} does nothing with env_workers=0, where environments run in the env "
-                    "runner itself: set env_runners(env_workers=…) to at least 1."
+                    f"{key}={getattr(config, key)!r} does nothing with env_workers=0, where environments run in the "
+                    "env runner itself: set env_runners(env_workers=…) to at least 1."
                 )
         return
     if config.env_workers > config.num_envs_per_env_runner:

@@ -14,12 +14,12 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
 import gymnasium as gym
-from gymnasium.vector.utils import CloudpickleWrapper
 
 logger = logging.getLogger(__name__)
 
@@ -45,8 +45,8 @@ class EnvironmentDescription:
         possible_agents: Of RLlib's `MultiAgentEnv`; None where it is none.
     """
 
-    observation_space: gym.Space | None
-    action_space: gym.Space | None
+    observation_space: gym.Space
+    action_space: gym.Space
     possible_agents: list[Any] | None
 
 
@@ -88,17 +88,21 @@ def described(env: gym.Env) -> EnvironmentDescription:
     return EnvironmentDescription(env.observation_space, env.action_space, agents)
 
 
+def create_environment(create: Callable[[Any], gym.Env], context: CreatorContext) -> gym.Env:
+    """Calls a creator that takes an `EnvContext`."""
+    rllib = sys.modules.get("ray.rllib.env.env_context")
+    return create(_Context(context) if rllib is None else rllib.EnvContext(**vars(context)))
+
+
 class EnvironmentHost:
     """The environments of a worker, by key. Its public methods are what a runner may call."""
 
     def __init__(self) -> None:
         self._envs: dict[int, gym.Env] = {}
 
-    def make(self, key: int, create: CloudpickleWrapper, context: CloudpickleWrapper) -> EnvironmentDescription:
-        """Makes an environment with a function that takes an `EnvContext`, from a CreatorContext."""
-        rllib = sys.modules.get("ray.rllib.env.env_context")
-        context = context.fn
-        env = checked(create.fn(_Context(context) if rllib is None else rllib.EnvContext(**vars(context))))
+    def make(self, key: int, create: Callable[[], gym.Env]) -> EnvironmentDescription:
+        """Makes an environment."""
+        env = checked(create())
         self._envs[key] = env
         return described(env)
 

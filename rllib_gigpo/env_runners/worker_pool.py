@@ -101,11 +101,11 @@ class WorkerPool(EnvironmentPool):
 
     async def acquire(self) -> LentEnvironment:
         worker = min(self._workers, key=lambda one: (one.due is not None, one.lent, not one.idle))
-        key = worker.idle.pop() if worker.idle else None
+        idle = worker.idle.pop() if worker.idle else None
         worker.lent += 1
         worker.episodes += 1
         try:
-            key, _ = await worker.run(worker.process.lend, key, next(self._keys))
+            key, _ = await worker.run(worker.process.lend, idle, next(self._keys))
         except BaseException:
             self._take_back(worker)
             raise
@@ -202,7 +202,7 @@ def _work(jobs: SimpleQueue[tuple[Future[Any], Callable[..., Any], tuple[Any, ..
 
 def _end(workers: Sequence[_Worker]) -> None:
     ending = [worker.submit(worker.process.end) for worker in workers]
-    done, late = wait(ending, timeout=GRACE_S + 1)
+    late = wait(ending, timeout=GRACE_S + 1).not_done
     for worker, future in zip(workers, ending, strict=True):
         if future in late:  # a call hangs, and `end` waits behind it
             worker.process.kill()

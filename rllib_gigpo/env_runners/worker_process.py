@@ -13,13 +13,20 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
 import psutil
 from gymnasium.vector.utils import CloudpickleWrapper
 
-from rllib_gigpo.env_runners.environment_worker import GRACE_S, CallFailed, CreatorContext, EnvironmentDescription
+from rllib_gigpo.env_runners.environment_worker import (
+    GRACE_S,
+    CallFailed,
+    CreatorContext,
+    EnvironmentDescription,
+    create_environment,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +74,7 @@ class WorkerProcess:
     """
 
     def __init__(self, create: Callable[[Any], Any], context: CreatorContext, *, timeout_s: float | None):
-        self._make = (CloudpickleWrapper(create), CloudpickleWrapper(context))
+        self._create = CloudpickleWrapper(partial(create_environment, create, context))
         self._timeout_s = timeout_s
         self._creation_timeout_s = None if timeout_s is None else max(timeout_s, _LEAST_CREATION_S)
         self.restarts: Counter[str] = Counter()
@@ -87,7 +94,7 @@ class WorkerProcess:
             self._replace(DIED)
         if key in self._keys:
             return key, None
-        description = self._call("make", (new_key, *self._make), self._creation_timeout_s)
+        description = self._call("make", (new_key, self._create), self._creation_timeout_s)
         self._keys.add(new_key)
         return new_key, description
 
