@@ -17,7 +17,7 @@ from gymnasium import spaces
 
 
 class Trouble(gym.Env):
-    """Counts its steps, and ends as won after `steps` of them, or as lost with the action "=".
+    """Counts its steps, and ends as won after `steps` of them, or as lost with the action `ends_on`.
 
     Its steps take up to `delay_s`, one longer than the other. It writes a file with its process id into the folder
     `env_config["folder"]`. Where a file with the name of a trouble lies there, the next environment that makes its
@@ -28,7 +28,7 @@ class Trouble(gym.Env):
     def __init__(self, config: Mapping[str, Any]):
         self.observation_space = self.action_space = spaces.Text(1000, min_length=0, charset=string.printable)
         self.folder, self.steps = Path(config["folder"]), config.get("steps", 3)
-        self.delay_s = config.get("delay_s", 0.0)
+        self.delay_s, self.ends_on = config.get("delay_s", 0.0), config.get("ends_on")
         self.ballast = bytearray(config.get("ballast_mb", 0) * 2**20)
         self.child: subprocess.Popen[bytes] | None = None
         if self._take("construct"):
@@ -48,7 +48,13 @@ class Trouble(gym.Env):
             self._get_into_trouble()
         won = self.t >= self.steps
         observation = f"Numbers: {self.task} 2. Formula: {self.t} +"
-        return observation, float(len(action) % 3), won or action == "=", False, {"won": won, "pid": os.getpid()}
+        return (
+            observation,
+            float(len(action) % 3),
+            won or action == self.ends_on,
+            False,
+            {"won": won, "pid": os.getpid()},
+        )
 
     def _get_into_trouble(self) -> None:
         if self._take("kill"):

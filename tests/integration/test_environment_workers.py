@@ -82,7 +82,7 @@ def test_zero_and_two_workers_roll_out_exactly_the_same(
 ) -> None:
     # Two groups at a time of five: which requests are sampled together must not depend on who is late.
     (tmp_path / "inline").mkdir()
-    inline = InlinePool(lambda: Trouble({"folder": str(tmp_path / "inline"), "steps": 4}), 8)
+    inline = InlinePool(lambda: Trouble({"folder": str(tmp_path / "inline"), "steps": 4, "ends_on": "="}), 8)
     batches: list[list[int]] = []
 
     def run(pool: EnvironmentPool) -> list:
@@ -93,7 +93,7 @@ def test_zero_and_two_workers_roll_out_exactly_the_same(
         batches.append([])
         return rollout.run(plan_of(5))
 
-    expected, found = run(inline), run(make_pool(steps=4, delay_s=0.02))
+    expected, found = run(inline), run(make_pool(steps=4, ends_on="=", delay_s=0.02))
     assert members_of(expected) == members_of(found) == [(group, member) for group in range(5) for member in range(4)]
     assert len({len(episode) for episode in expected}) > 1
     assert batches[0] == batches[1]
@@ -141,9 +141,7 @@ def test_a_trouble_costs_only_the_trajectories_of_its_worker(
     assert len(running(processes(tmp_path))) == 2
 
 
-def test_a_worker_that_dies_between_two_rollouts_costs_nothing(
-    module: CausalLMRLModule, make_pool: MakePool
-) -> None:
+def test_a_worker_that_dies_between_two_rollouts_costs_nothing(module: CausalLMRLModule, make_pool: MakePool) -> None:
     pool = make_pool(num_envs=4)
     rollout = rollout_of(module, pool)
     rollout.run(plan_of(1))
