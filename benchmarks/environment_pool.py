@@ -2,10 +2,10 @@
 
     python benchmarks/environment_pool.py [WORKERS ...]
 
-64 environments take 20 steps each, all of them in every round, as a rollout on the `hf` engine has them do. A step works
-for 5 ms of CPU, sleeps for 5 ms (as one that asks a server does), or does nothing, which leaves what a call costs. Prints
-milliseconds per round and the ratio to in-line. No model samples; workers answer the calls to their environments one
-after the other, so that sleeping gains by the number of workers and working by the number of free cores.
+64 environments take 20 steps each, all of them in every round, as a rollout on the `hf` engine has them do. A step
+works for 5 ms of CPU, sleeps for 5 ms (as one that asks a server does), or does nothing, which leaves what a call
+costs. Prints milliseconds per round and the ratio to in-line. No model samples. A worker answers the calls to its
+environments one after the other, so sleeping gains by the number of workers, and working by the number of free cores.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ async def milliseconds_per_round(pool: EnvironmentPool) -> tuple[float, float]:
 
 def main() -> None:
     counts = [int(argument) for argument in sys.argv[1:]] or [1, 2, 4, 8]
-    print(f"{'a step':14}{'workers':>8}{'ms median':>11}{'best':>8}{'in-line / workers':>19}{'start s':>9}{'MB each':>9}")
+    print(f"{'a step':14}{'workers':>8}{'ms median':>11}{'best':>8}{'in-line/workers':>17}{'start s':>9}{'MB each':>9}")
     for kind in KINDS:
         inline = InlinePool(lambda kind=kind: Slow({"kind": kind}), ENVIRONMENTS)
         median, best = asyncio.run(milliseconds_per_round(inline))
@@ -78,7 +78,7 @@ def main() -> None:
             own, own_best = asyncio.run(milliseconds_per_round(pool))
             memory = max(worker.process.rss_mb() for worker in pool._workers)
             pool.close()
-            print(f"{kind:14}{workers:8}{own:11.1f}{own_best:8.1f}{median / own:19.2f}{started:9.2f}{memory:9.0f}")
+            print(f"{kind:14}{workers:8}{own:11.1f}{own_best:8.1f}{median / own:17.2f}{started:9.2f}{memory:9.0f}")
 
 
 if __name__ == "__main__":

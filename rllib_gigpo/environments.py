@@ -13,6 +13,7 @@ from ray.tune.registry import ENV_CREATOR, _global_registry
 
 from rllib_gigpo import registry
 from rllib_gigpo.agent_formats import AgentFormat
+from rllib_gigpo.env_runners.environment_worker import make_registered
 
 # For environments that bring no format of their own.
 GENERIC_AGENT_FORMAT = AgentFormat(
@@ -67,7 +68,7 @@ def environment_creator(env: Any) -> Callable[[Any], Any]:
         creator = _imported(env)
     else:
         # By its specification: Gymnasium's registry of another process need not have the name.
-        creator = partial(_make_with_gymnasium, gym.spec(env))
+        creator = partial(make_registered, gym.spec(env))
     return creator
 
 
@@ -119,10 +120,6 @@ def _check_creator(env: Any, name: str) -> None:
             f"{name} must be a registered name, a class path, a subclass of gymnasium.Env, or a function from an "
             "EnvContext to an environment."
         )
-
-
-def _make_with_gymnasium(spec: gym.envs.registration.EnvSpec, context: Any) -> gym.Env:
-    return gym.make(spec, **context)
 
 
 def _imported(path: str) -> Any:

@@ -47,14 +47,9 @@ class Trouble(gym.Env):
         if self.t == 2:
             self._get_into_trouble()
         won = self.t >= self.steps
+        terminated = won or action == self.ends_on
         observation = f"Numbers: {self.task} 2. Formula: {self.t} +"
-        return (
-            observation,
-            float(len(action) % 3),
-            won or action == self.ends_on,
-            False,
-            {"won": won, "pid": os.getpid()},
-        )
+        return observation, float(len(action) % 3), terminated, False, {"won": won, "pid": os.getpid()}
 
     def _get_into_trouble(self) -> None:
         if self._take("kill"):

@@ -14,12 +14,13 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
 import gymnasium as gym
+from gymnasium.envs.registration import EnvSpec
 
 logger = logging.getLogger(__name__)
 
@@ -92,6 +93,11 @@ def create_environment(create: Callable[[Any], gym.Env], context: CreatorContext
     """Calls a creator that takes an `EnvContext`."""
     rllib = sys.modules.get("ray.rllib.env.env_context")
     return create(_Context(context) if rllib is None else rllib.EnvContext(**vars(context)))
+
+
+def make_registered(spec: EnvSpec, env_config: Mapping[str, Any]) -> gym.Env:
+    """The environment of a specification of Gymnasium's registry; here, since other modules would bring Ray along."""
+    return gym.make(spec, **env_config)
 
 
 class EnvironmentHost:

@@ -164,15 +164,16 @@ class GroupRollout:
 
     async def _start(self, group: GroupPlan, index: int) -> Member | None:
         """A member that has been started, or None where that failed."""
-        env = None
+        env, member = None, None
         try:
             env = await self._pool.acquire()
-            return await self._reset(group, index, env)
+            member = await self._reset(group, index, env)
         except Exception as failure:
             self._count_env_failure(group, index, failure)
-            if env is not None:
+        finally:  # also where the rollout is cancelled
+            if member is None and env is not None:
                 self._pool.discard(env)
-            return None
+        return member
 
     async def _reset(self, group: GroupPlan, index: int, env: LentEnvironment) -> Member:
         """A member that has been started; raises what its environment raises, or EnvironmentAnswerError."""
