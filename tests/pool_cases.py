@@ -101,3 +101,11 @@ def all_end(pids: list[int], within_s: float = 20.0) -> bool:
     while running(pids) and time.monotonic() < deadline:
         time.sleep(0.05)
     return not running(pids)
+
+
+def all_there(folder: Path, number: int, within_s: float) -> bool:
+    """Whether environments leave `number` process ids in `folder` in time."""
+    deadline = time.monotonic() + within_s
+    while len(processes(folder)) < number and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return len(processes(folder)) == number

@@ -14,14 +14,14 @@ import ray
 
 from tests.algorithm_cases import small_config
 from tests.environment_cases import ROOT
-from tests.pool_cases import Trouble, all_end, processes, running
+from tests.pool_cases import Trouble, all_end, all_there, processes, running
 from tests.tiny_models import save_tiny_model
 from tests.two_agents import two_agent_config
 
 pytestmark = pytest.mark.system
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def cluster() -> Iterator[None]:
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     yield
@@ -61,20 +61,16 @@ def test_a_killed_worker_loses_its_trajectories_and_a_killed_or_stopped_runner_l
 
 
 @pytest.mark.parametrize("ended_by", [signal.SIGINT, signal.SIGKILL])
-def test_no_worker_outlives_a_script_that_is_ended(tmp_path: Path, ended_by: signal.Signals) -> None:
-    script = subprocess.Popen(
-        [sys.executable, "-m", "tests.system.environment_workers_run", str(tmp_path), "0"],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    assert script.stdout is not None
-    assert script.stdout.readline() == "trained\n"
+def test_no_worker_outlives_a_script_that_is_ended_while_an_environment_hangs(
+    tmp_path: Path, ended_by: signal.Signals
+) -> None:
+    script = subprocess.Popen([sys.executable, "-m", "tests.system.hanging_environment", str(tmp_path)], cwd=ROOT)
+    # The worker that hangs, and the process that its environment has started.
+    assert all_there(tmp_path, 2, within_s=60)
     workers = running(processes(tmp_path))
     assert len(workers) == 2
     script.send_signal(ended_by)
-    script.wait(timeout=60)
+    assert script.wait(timeout=60) != 0
     assert all_end(workers)
 
 
