@@ -67,6 +67,10 @@ class ChangingNames(MultiAgentEnv):
             r"\['X'\]: there is no such module.*\['ANN', 'BOB'\]",
         ),
         (
+            lambda c: c.rl_module(algorithm_config_overrides_per_module={"BOB": 5}),
+            r"\['BOB'\]=5 must be a dict",
+        ),
+        (
             lambda c: c.rl_module(algorithm_config_overrides_per_module={"BOB": {"group_size": 2}}),
             r"\['BOB'\]: group_size cannot differ between modules.*model_path",
         ),
