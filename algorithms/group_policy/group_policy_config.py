@@ -269,6 +269,12 @@ class GroupPolicyConfig(LanguageAgentConfig):
         has_penalty = self.kl_in == "reward" and is_reference_needed(self.kl_coeff)
         return (OLD_LOGP, REFERENCE_LOGP) if has_penalty else ()
 
+    def may_learn(self, module_id: str | None) -> bool:
+        """Whether `policies_to_train` lets a module learn, None being that of a single agent; a function that decides
+        by the batch may let every module."""
+        chosen = self.policies_to_train
+        return module_id is None or chosen is None or callable(chosen) or module_id in chosen
+
     def trains_on_zero_signal_groups(self) -> bool:
         """`train_on_zero_signal_groups` with its default resolved."""
         if self.train_on_zero_signal_groups is None:
