@@ -108,6 +108,14 @@ def test_what_only_the_environment_tells_is_refused_by_its_runner(
         two_agent_config(model, modules=modules).environment("anything").build_algo()
 
 
+def test_a_file_may_name_policies_in_a_list(model: Path) -> None:
+    config = two_agent_config(model).update_from_dict({"policies": ["ANN", "BOB", "EVE"]})
+    config.validate()
+    assert list(config.policies) == ["ANN", "BOB", "EVE"]
+    with pytest.raises(ValueError, match="`policies` must be"):
+        two_agent_config(model).update_from_dict({"policies": "ANN"})
+
+
 def test_a_mapping_that_goes_wrong_later_ends_the_run(model: Path) -> None:
     def breaks_in_one_trajectory(agent_id: str, episode: Any, **kwargs: Any) -> str:
         return "EVE" if episode.id_ == "1_0" else own_module(agent_id, episode)
