@@ -83,10 +83,12 @@ def own_module(agent_id: str, episode: Any, **kwargs: Any) -> str:
     return agent_id.upper()
 
 
-def two_agent_config(model_directory: Path, *, modules: str = "own", **env_config: Any) -> Any:
+def two_agent_config(
+    model_directory: Path, *, modules: str = "own", config_class: type = GiGPOConfig, **env_config: Any
+) -> Any:
     """2 groups of 4, in one process. `modules`: "own" (ANN and BOB), "shared" (one, SHARED) or "default"."""
     config = (
-        GiGPOConfig()
+        config_class()
         .environment(TwoAgents, env_config=env_config)
         .language_model(model_path=str(model_directory))
         .agent_format(prompt_template="{{ observation }}", history_length=0, response_parser=whole_text, stop=())
