@@ -13,6 +13,9 @@ RELAY_HOUSEHOLD_PROMPT = """\
 The finder passes an object through the hatch, the placer puts it away.
 Commands: go to R, open R, take O from R, put O in R.
 Reply <think>reason</think><action>command</action>.
+{% for turn in history %}
+{{ turn.observation }} -> {{ turn.action or "no valid action" }}
+{% endfor %}
 {{ observation }}
 Task: {{ task }}."""
 
