@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rllib_gigpo.agent_formats import AgentFormat
 from rllib_gigpo.env_adapters.demonstrations import Game, demonstrations
-from rllib_gigpo.rl_modules.embedded import build_causal_lm, build_tokenizer, imitate, save_model
+from rllib_gigpo.rl_modules.embedded import build_causal_lm, build_tokenizer, imitate, save_model, transplant
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class WarmUp:
         weak_steps, weak_learning_rate: Of the second part.
         episodes: Games played for each part.
         rows_per_situation: How many turns of the first part's games may be in one situation.
+        donor: Directory of the embedded model whose weights it begins with; None for random ones.
         seed: Of games, initial weights and batches.
     """
 
@@ -35,6 +36,7 @@ class WarmUp:
     weak_learning_rate: float
     episodes: int = 3000
     rows_per_situation: int = 4000
+    donor: Path | None = None
     seed: int = 0
 
 
@@ -61,7 +63,10 @@ def build(directory: Path, game: Game, agent_format: AgentFormat, warm_up: WarmU
         )
     )
     tokenizer = build_tokenizer([text for row in weak for text in row])
-    model = build_causal_lm(tokenizer, seed=warm_up.seed)
+    if warm_up.donor is None:
+        model = build_causal_lm(tokenizer, seed=warm_up.seed)
+    else:
+        model = transplant(warm_up.donor, tokenizer, seed=warm_up.seed)
     for rows, steps, learning_rate in (
         (reading, warm_up.reading_steps, warm_up.reading_learning_rate),
         (weak, warm_up.weak_steps, warm_up.weak_learning_rate),

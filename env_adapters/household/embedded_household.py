@@ -1,6 +1,8 @@
 """Builds the embedded model of Household from nothing.
 
-python -m rllib_gigpo.env_adapters.household.embedded_household OUT
+    python -m rllib_gigpo.env_adapters.household.embedded_household OUT
+
+How it is warmed up, and on what, says `env_adapters/warm_up.py`.
 """
 
 from __future__ import annotations
