@@ -24,7 +24,7 @@ from rllib_gigpo.inference.hf_engine import HFEngine
 from rllib_gigpo.inference.protocol import SamplingParams
 from rllib_gigpo.rl_modules.causal_lm_rl_module import CausalLMRLModule, causal_lm_spec
 from tests.algorithm_cases import small_config
-from tests.pool_cases import Trouble, all_end, heavy_modules, processes, running
+from tests.pool_cases import Trouble, heavy_modules, processes, running
 
 pytestmark = pytest.mark.integration
 
@@ -147,7 +147,7 @@ def test_a_worker_that_dies_between_two_rollouts_costs_nothing(module: CausalLMR
     rollout.run(plan_of(1))
     process = pool._workers[0].process._process
     process.kill()
-    assert all_end([process.pid])
+    process.wait()  # a zombie whose threads still end has not yet closed its socket
     assert len(rollout.run(plan_of(1))) == 4
     counts = rollout.take_counts()
     assert (counts["env_worker_restarts/died"], counts["endings/env_failure"]) == (1, 0)
