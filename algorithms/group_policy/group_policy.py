@@ -12,7 +12,7 @@ import numpy as np
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.utils import _get_env_runner_bundles, _get_learner_bundles
 from ray.rllib.callbacks.utils import make_callback
-from ray.rllib.core import COMPONENT_LEARNER_GROUP
+from ray.rllib.core import COMPONENT_LEARNER_GROUP, DEFAULT_MODULE_ID
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.utils.annotations import override
@@ -37,6 +37,7 @@ from rllib_gigpo.algorithms.group_policy.group_credit import credit_metrics, has
 from rllib_gigpo.algorithms.group_policy.group_policy_config import GroupPolicyConfig
 from rllib_gigpo.algorithms.group_policy.kl_in_reward import coefficient_at, kl_penalties
 from rllib_gigpo.algorithms.group_policy.learner_update import update_learners
+from rllib_gigpo.algorithms.group_policy.sampler_gap import check_sampler_gap
 from rllib_gigpo.algorithms.group_policy.scoring import REFERENCE_LOGP, score_rows
 from rllib_gigpo.algorithms.group_policy.weight_delivery import deliver_weights
 from rllib_gigpo.columns import GROUP_ID
@@ -49,6 +50,7 @@ from rllib_gigpo.env_runners.runner_answers import Rollout
 from rllib_gigpo.env_runners.runner_group import RunnerGroup
 from rllib_gigpo.env_runners.task_stream import TaskStream
 from rllib_gigpo.env_runners.trajectories import by_trajectory
+from rllib_gigpo.learners.update_metrics import SAMPLER_LEARNER_GAP_MEAN
 from rllib_gigpo.rows import StepRows, TokenRows
 from rllib_gigpo.seeds import derive_seed
 
@@ -203,6 +205,7 @@ class GroupPolicy(CheckpointedAlgorithm):
             group_size=self.config.group_size,
             min_group_size=self.config.min_group_size,
             sampling=self.config.sampling_params(),
+            budget=self.config.trajectory_budget(),
         )
 
     def _sample(self, plan: RolloutPlan) -> list[SingleAgentEpisode]:
@@ -273,6 +276,14 @@ class GroupPolicy(CheckpointedAlgorithm):
         timesteps = {NUM_ENV_STEPS_SAMPLED_LIFETIME: self._steps_sampled()}
         results = update_learners(self.learner_group, rows, timesteps=timesteps)
         self.metrics.aggregate(results, key=LEARNER_RESULTS)
+        for module_id in rows.by_module(DEFAULT_MODULE_ID):
+            gap = self.metrics.peek((LEARNER_RESULTS, module_id, SAMPLER_LEARNER_GAP_MEAN), default=0.0)
+            check_sampler_gap(
+                float(gap),
+                module_id,
+                warning=self.config.sampler_gap_warning,
+                limit=self.config.sampler_gap_limit,
+            )
 
     def _steps_sampled(self) -> int:
         return self.metrics.peek((ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME), default=0)

@@ -176,7 +176,7 @@ class RunnerGroup:
         last = list(failures.values())[-1]
         if not self._tolerates_failures:
             raise RuntimeError(f"env runners {sorted(failures)} failed while sampling; the last cause: {last.details}")
-        errors = [failure for failure in failures.values() if not failure.runner_is_dead]
+        errors = [failure for failure in failures.values() if not failure.a_process_died]
         # What every runner raises alike is an error of the program, and would come again in every iteration.
         if len(failures) == num_parts and errors:
             raise RuntimeError(
