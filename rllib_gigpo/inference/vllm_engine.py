@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from vllm import RequestOutput, SamplingParams
     from vllm.lora.request import LoRARequest
 
-# vLLM's seeds are signed.
+# vLLM's seeds are signed, and -1 is none; so two seeds of 64 bits that differ in the first bit alone sample alike.
 _SEED_BITS = 63
 
 
@@ -97,10 +97,10 @@ class VLLMEngine:
             version: What every later `Generation` carries.
 
         Raises:
-            RuntimeError: A client is open, and the old weights are still served. Or the delivery failed: then a server
-                of adapters still serves the old one, and any other serves nothing any more.
+            RuntimeError: A client is open; the old weights are still served.
             ValueError: Names or shapes are not those of the model; the old weights are still served.
             EngineDied: The engine's process is gone.
+            Exception: What vLLM raised. The old adapter is still served; without one, nothing until the next delivery.
         """
         if len(self._clients):
             raise RuntimeError(f"weights arrived while {len(self._clients)} clients are open: deliver between rollouts")

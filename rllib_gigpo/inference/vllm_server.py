@@ -27,13 +27,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _POLL_S = 1.0
+_CLOSED = "the vllm engine has been closed"
 _DIED = "the process of the vllm engine is gone; what it printed is in the env runner's log"
 
 _ENVIRONMENT = {
-    "VLLM_LOGGING_LEVEL": "WARNING",
+    # As warnings it reports every layer of a tied output, and what a CPU lacks.
+    "VLLM_LOGGING_LEVEL": "ERROR",
     "VLLM_NO_USAGE_STATS": "1",
     "DO_NOT_TRACK": "1",
-    "VLLM_CONFIGURE_LOGGING": "1",
     # Engines of several env runners on a machine would all bind their threads to the same cores.
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
 }
@@ -80,6 +81,7 @@ class VLLMServer:
     def close(self) -> None:
         """Ends the engine's process."""
         self._finalizer()
+        self._llm = None
 
     async def generate(
         self, prompt_ids: np.ndarray, params: SamplingParams, adapter: LoRARequest | None = None
@@ -109,7 +111,7 @@ class VLLMServer:
 
         Raises:
             EngineDied: The engine's process is gone.
-            RuntimeError: It failed, with the cause; the server serves nothing any more.
+            Exception: What vLLM raised; the server serves nothing until it gets weights.
         """
         self._call(self._load_weights(path, version))
 
@@ -120,7 +122,7 @@ class VLLMServer:
 
         Raises:
             EngineDied: The engine's process is gone.
-            RuntimeError: It failed, with the cause; those that there were are still served.
+            Exception: What vLLM raised; the adapters that there were are still served.
         """
         return self._call(self._load_adapter(path, name))
 
@@ -150,27 +152,30 @@ class VLLMServer:
         return output
 
     async def _load_weights(self, path: Path, version: int) -> None:
-        from vllm.distributed.weight_transfer.base import WeightTransferUpdateRequest
-
         with _engine_errors():
             llm = self._engine()
             # Nothing runs between rollouts, but for what one that failed has left.
             await llm.pause_generation(mode="abort", clear_cache=True)
             try:
-                await llm.start_weight_update()
-                await llm.update_weights(
-                    WeightTransferUpdateRequest(update_info={"path": str(path), "version": version})
-                )
-                await llm.finish_weight_update(weight_version=str(version))
-                # Weights do not take the prefix cache with them: the next prompt would start with stale keys.
-                await self._forget_prompts()
+                await self._replace_weights(path, version)
             except Exception as error:
                 self._broken = (
-                    f"the vllm engine serves nothing any more: weights version {version} did not arrive whole "
+                    f"the vllm engine serves nothing until it gets weights: version {version} did not arrive whole "
                     f"({type(error).__name__}: {error})"
                 )
                 raise
+            self._broken = None
             await llm.resume_generation()
+
+    async def _replace_weights(self, path: Path, version: int) -> None:
+        from vllm.distributed.weight_transfer.base import WeightTransferUpdateRequest
+
+        llm = self._engine()
+        await llm.start_weight_update()
+        await llm.update_weights(WeightTransferUpdateRequest(update_info={"path": str(path), "version": version}))
+        await llm.finish_weight_update(weight_version=str(version))
+        # Weights do not take the prefix cache with them: the next prompt would start with stale keys.
+        await self._forget_prompts()
 
     async def _load_adapter(self, path: Path, name: str) -> LoRARequest:
         from vllm.lora.request import LoRARequest
@@ -191,13 +196,14 @@ class VLLMServer:
             raise RuntimeError("the vllm engine could not forget its prompts: requests are still running")
 
     def _engine(self) -> AsyncLLM:
-        assert self._llm is not None
+        if self._llm is None:
+            raise RuntimeError(_CLOSED)
         return self._llm
 
     def _submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
         if self._loop.is_closed():
             coroutine.close()
-            raise RuntimeError("the vllm engine has been closed")
+            raise RuntimeError(_CLOSED)
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -251,8 +257,15 @@ async def _start(settings: VLLMSettings) -> AsyncLLM:
 
 
 def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread, llm: AsyncLLM | None) -> None:
+    async def end_tasks() -> None:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
     if llm is not None:
         llm.shutdown()
+    asyncio.run_coroutine_threadsafe(end_tasks(), loop).result()
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
     loop.close()

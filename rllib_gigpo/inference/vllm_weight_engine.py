@@ -44,9 +44,14 @@ class FileWeightTransferEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
         initialize_layerwise_reload(self.model)
 
     def receive_weights(self, update_info: UpdateInfo) -> None:
-        with safe_open(update_info.path, framework="pt") as file:
-            check_version(file.metadata(), update_info.version, update_info.path)
-            self.model.load_weights((name, file.get_tensor(name)) for name in file.keys())  # noqa: SIM118
+        try:
+            with safe_open(update_info.path, framework="pt") as file:
+                check_version(file.metadata(), update_info.version, update_info.path)
+                self.model.load_weights((name, file.get_tensor(name)) for name in file.keys())  # noqa: SIM118
+        except BaseException:
+            # vLLM ends the update, and leaves the model's layers half empty: the next update would add to what is there.
+            self.finish_weight_update()
+            raise
 
     def finish_weight_update(self) -> None:
         finalize_layerwise_reload(self.model, self.model_config)
