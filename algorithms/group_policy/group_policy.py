@@ -111,6 +111,8 @@ class GroupPolicy(CheckpointedAlgorithm):
         if not episodes:
             logger.warning("no rollout group was left to train on in this iteration: the update is skipped")
             return
+        if self.config.engine_sleep_level is not None:
+            self._runners.sleep(self.config.engine_sleep_level)
         with self.metrics.log_time((TIMERS, CREDIT_ASSIGNMENT_TIMER)):
             rows = self._assign_credit(episodes)
         with self.metrics.log_time((TIMERS, LEARNER_UPDATE_TIMER)):

@@ -80,7 +80,9 @@ class GroupPolicyConfig(LanguageAgentConfig):
         self.num_envs_per_env_runner = 128
         self.batch_mode = "complete_episodes"
         self.delay_between_env_runner_restarts_s = 0
-        self.env_runner_health_probe_timeout_s = 120  # a restarted runner starts a process and loads the model
+        self.env_runner_health_probe_timeout_s = (
+            600  # a restarted runner starts a process, an engine, and loads the model
+        )
         # Text does not go through RLlib's runner, its tensor connectors, or its sharder.
         self.env_runner_cls = GroupEnvRunner
         self.episodes_to_numpy = False

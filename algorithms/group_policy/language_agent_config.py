@@ -50,6 +50,7 @@ class LanguageAgentConfig(AlgorithmConfig):
         # generation()
         self.engine: Literal["hf", "vllm"] = "hf"
         self.engine_options: dict[str, Any] = {}
+        self.engine_sleep_level: Literal[1, 2] | None = None
         self.max_prompt_tokens = 2048
         self.max_response_tokens = 512
         self.temperature = 1.0
@@ -124,6 +125,7 @@ class LanguageAgentConfig(AlgorithmConfig):
         *,
         engine: str = NotProvided,
         engine_options: dict[str, Any] = NotProvided,
+        engine_sleep_level: int | None = NotProvided,
         max_prompt_tokens: int = NotProvided,
         max_response_tokens: int = NotProvided,
         temperature: float = NotProvided,
@@ -135,13 +137,15 @@ class LanguageAgentConfig(AlgorithmConfig):
         Args:
             engine: "hf", which generates with the transformers model itself, or "vllm"; see docs/inference.md.
             engine_options: vLLM's engine arguments, such as {"gpu_memory_utilization": 0.8}, by name.
+            engine_sleep_level: Has vLLM give its GPU's memory to a learner on the same GPU while that updates: 1 keeps
+                the weights in host memory, 2 drops them, as an update of all weights replaces them. None: never.
             max_prompt_tokens: A longer prompt loses its oldest history; one that does not fit even then ends the
                 trajectory as truncated.
             max_response_tokens: A longer response is cut there.
             temperature: 0 is greedy, for evaluation only. The loss uses the training temperature too.
             top_p, top_k: Nucleus sampling, 1 is off; only the k most likely tokens, 0 is off.
         """
-        self._set(engine=engine, engine_options=engine_options)
+        self._set(engine=engine, engine_options=engine_options, engine_sleep_level=engine_sleep_level)
         self._set(max_prompt_tokens=max_prompt_tokens, max_response_tokens=max_response_tokens)
         return self._set(temperature=temperature, top_p=top_p, top_k=top_k)
 

@@ -136,7 +136,7 @@ class GroupEnvRunner(SingleAgentEnvRunner):
         weights = state.pop(COMPONENT_RL_MODULE, None)
         version = state.pop(WEIGHTS_SEQ_NO, 0)
         super().set_state(state)
-        if weights is not None:
+        if weights:  # those of a facade are none
             weights = ray.get(weights) if isinstance(weights, ray.ObjectRef) else weights
             # Learners may have modules, such as a critic, that no engine samples from. A single-agent runner's own
             # checkpoint has the only module's weights without its name.
@@ -149,6 +149,11 @@ class GroupEnvRunner(SingleAgentEnvRunner):
     def stop(self) -> None:
         super().stop()
         self._rollout.close()
+
+    def sleep(self, level: int) -> None:
+        """Has the engines give their GPU's memory back until they are asked, or get weights; see `VLLMServer.sleep`."""
+        for engine in self.engines.values():
+            engine.sleep(level)
 
     def deliver(self, module_id: str, weights: Any, version: int, probe_ids: np.ndarray) -> ServedWeights:
         """Gives weights to an engine.

@@ -76,6 +76,17 @@ class RunnerGroup:
             rollout.counts.update(self._lose(runner_id, parts[runner_id], failure))
         return rollout
 
+    def sleep(self, level: int) -> None:
+        """Has all engines give their GPU's memory back; see `VLLMServer.sleep`.
+
+        Raises:
+            RuntimeError: An engine cannot; one that is gone does not count.
+        """
+        answers = self.call("sleep", {runner_id: {"level": level} for runner_id in self.alive()})
+        for runner_id, answer in answers.items():
+            if isinstance(answer, RunnerFailure) and not answer.a_process_died:
+                raise RuntimeError(f"the engine of env runner {runner_id} cannot sleep: {answer.details}")
+
     def alive(self) -> list[int]:
         """Ids of the runners that are alive, in order.
 

@@ -92,6 +92,10 @@ class HFEngine:
         """Closes every client, also those a crashed run left behind. Calls still waiting raise RuntimeError."""
         self._gate.abort()
 
+    def sleep(self, level: int) -> None:
+        """Raises ValueError: this engine's model stays where it is."""
+        raise ValueError("the hf engine cannot give its memory back")
+
     def close(self) -> None:
         """Nothing runs outside of this process."""
 

@@ -148,3 +148,7 @@ class InferenceEngine(RolloutEngine, Protocol):
             float32[n - 1], of each token but the first, given those before it.
         """
         ...
+
+    def sleep(self, level: int) -> None:
+        """Gives memory back until the next request or delivery; see docs/inference.md."""
+        ...

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from vllm import RequestOutput, SamplingParams
     from vllm.lora.request import LoRARequest
 
-# vLLM's seeds are signed, and -1 is none; so two seeds of 64 bits that differ in the first bit alone sample alike.
+# vLLM's seeds are signed, and -1 is none. (On the CPU, torch's generator looks at the last 32 bits only: two seeds of a
+# group are alike by chance once in four billion.)
 _SEED_BITS = 63
 
 
@@ -66,6 +67,10 @@ class VLLMEngine:
     def close(self) -> None:
         """Ends the server's process."""
         self.server.close()
+
+    def sleep(self, level: int) -> None:
+        """Has the server give memory back; see `VLLMServer.sleep`."""
+        self.server.sleep(level)
 
     def take_stats(self) -> EngineStats:
         """The statistics since the last call, which start again from zero; `batches` stays 0."""

@@ -83,5 +83,6 @@ def _settings(config: Any, modules: list[Any]) -> VLLMSettings:
         max_requests=config.num_envs_per_env_runner,
         lora_rank=max(module.model_config["lora"]["rank"] for module in modules) if own["lora"] else None,
         num_adapters=len(modules),
+        sleeps=config.engine_sleep_level is not None,
         options=config.engine_options,
     )

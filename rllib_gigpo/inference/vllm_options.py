@@ -35,6 +35,7 @@ _OWN_OPTIONS = {
     "generation_config": "generation(temperature=…, top_p=…, top_k=…)",
     "skip_tokenizer_init": "agent_format(stop=…), for which vLLM needs the tokenizer",
     "trust_remote_code": "a fixed choice: code of model directories is not run",
+    "enable_sleep_mode": "generation(engine_sleep_level=…)",
     "weight_transfer_config": "the delivery of weights",
     "worker_extension_cls": "the delivery of weights",
     "distributed_executor_backend": "the placement of env runners",
@@ -57,6 +58,7 @@ class VLLMSettings:
         max_requests: How many are worked on at once; others wait.
         lora_rank: Of the adapters; None for weights without.
         num_adapters: How many adapters are served at once.
+        sleeps: Whether it is to give its memory back between rollouts.
         options: The user's own engine arguments, which go before what follows from the rest.
     """
 
@@ -66,6 +68,7 @@ class VLLMSettings:
     max_requests: int
     lora_rank: int | None = None
     num_adapters: int = 1
+    sleeps: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -101,6 +104,7 @@ def engine_arguments(settings: VLLMSettings, *, on_cpu: bool, known: Collection[
         # "ray" would be vLLM's choice inside of a placement group, which holds nothing for its workers.
         "distributed_executor_backend": "mp" if _num_gpus(settings.options) > 1 else "uni",
         "weight_transfer_config": {"backend": WEIGHT_TRANSFER_BACKEND},
+        "enable_sleep_mode": settings.sleeps,
     }
     if settings.lora_rank is not None:
         arguments |= {

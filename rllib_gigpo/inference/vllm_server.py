@@ -62,6 +62,8 @@ class VLLMServer:
         self._request_ids = itertools.count()
         self._adapter_ids = itertools.count(1)
         self._broken: str | None = None
+        self._is_asleep = False
+        self._waking = asyncio.Lock()
         self._thread = threading.Thread(target=self._loop.run_forever, name="vllm", daemon=True)
         self._thread.start()
         self._llm: AsyncLLM | None = None
@@ -118,7 +120,8 @@ class VLLMServer:
     def load_adapter(self, path: Path, name: str) -> LoRARequest:
         """Takes in an adapter from its PEFT directory, which must stay.
 
-        Every adapter gets an id that no other had: vLLM takes an adapter with a known one for the one that it has.
+        Every adapter gets an id and a name that no other had: vLLM takes one with a known id for the one that it has,
+        and keys what it remembers of prompts by the name.
 
         Raises:
             EngineDied: The engine's process is gone.
@@ -127,8 +130,13 @@ class VLLMServer:
         return self._call(self._load_adapter(path, name))
 
     def drop_adapter(self, adapter: LoRARequest) -> None:
-        """Forgets an adapter, and what was computed with it."""
+        """Forgets an adapter."""
         self._call(self._drop_adapter(adapter))
+
+    def sleep(self, level: int) -> None:
+        """Gives the GPU's memory back until the next request or delivery: 1 keeps the weights in host memory, 2 loses
+        them, so that nothing is served until they are delivered. What runs is ended."""
+        self._call(self._sleep(level))
 
     # --- On the event loop of the engine.
 
@@ -138,6 +146,7 @@ class VLLMServer:
         if self._broken is not None:
             raise RuntimeError(self._broken)
         with _engine_errors():
+            await self._wake()
             outputs = self._engine().generate(
                 {"prompt_token_ids": np.asarray(prompt_ids).tolist()},
                 params,
@@ -157,7 +166,9 @@ class VLLMServer:
             # Nothing runs between rollouts, but for what one that failed has left.
             await llm.pause_generation(mode="abort", clear_cache=True)
             try:
+                await self._wake("weights")
                 await self._replace_weights(path, version)
+                await self._wake()
             except Exception as error:
                 self._broken = (
                     f"the vllm engine serves nothing until it gets weights: version {version} did not arrive whole "
@@ -180,7 +191,8 @@ class VLLMServer:
     async def _load_adapter(self, path: Path, name: str) -> LoRARequest:
         from vllm.lora.request import LoRARequest
 
-        adapter = LoRARequest(name, next(self._adapter_ids), str(path))
+        adapter_id = next(self._adapter_ids)
+        adapter = LoRARequest(f"{name}-{adapter_id}", adapter_id, str(path))
         with _engine_errors():
             if not await self._engine().add_lora(adapter):
                 raise RuntimeError(f"the vllm engine did not take the adapter {name!r} from {path}")
@@ -189,7 +201,22 @@ class VLLMServer:
     async def _drop_adapter(self, adapter: LoRARequest) -> None:
         with _engine_errors():
             await self._engine().remove_lora(adapter.lora_int_id)
-            await self._forget_prompts()
+
+    async def _sleep(self, level: int) -> None:
+        with _engine_errors():
+            await self._engine().sleep(level)
+        self._is_asleep = True
+        if level > 1:
+            self._broken = (
+                f"the vllm engine serves nothing until it gets weights: it lost them in sleep of level {level}"
+            )
+
+    async def _wake(self, *parts: str) -> None:
+        """Takes memory for what is named, or for everything."""
+        async with self._waking:
+            if self._is_asleep:
+                await self._engine().wake_up(list(parts) or None)
+                self._is_asleep = bool(parts)
 
     async def _forget_prompts(self) -> None:
         if not await self._engine().reset_prefix_cache():
@@ -241,6 +268,8 @@ async def _start(settings: VLLMSettings) -> AsyncLLM:
     from vllm.platforms import current_platform
     from vllm.v1.engine.async_llm import AsyncLLM
 
+    if settings.sleeps and not current_platform.is_sleep_mode_available():
+        raise ValueError(f"engine_sleep_level needs vLLM's sleep mode, which {current_platform.device_name} has not")
     known = {field.name for field in dataclasses.fields(AsyncEngineArgs)}
     on_cpu = current_platform.is_cpu()
     if on_cpu:

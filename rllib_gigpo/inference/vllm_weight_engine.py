@@ -49,7 +49,7 @@ class FileWeightTransferEngine(WeightTransferEngine[InitInfo, UpdateInfo]):
                 check_version(file.metadata(), update_info.version, update_info.path)
                 self.model.load_weights((name, file.get_tensor(name)) for name in file.keys())  # noqa: SIM118
         except BaseException:
-            # vLLM ends the update, and leaves the model's layers half empty: the next update would add to what is there.
+            # vLLM ends the update and leaves layers half empty: the next update would add to what is in them.
             self.finish_weight_update()
             raise
 

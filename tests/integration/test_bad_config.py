@@ -321,6 +321,8 @@ def test_a_whole_config_survives_the_way_through_a_dict():
             lambda c: c.generation(engine_options={"tensor_parallel_size": 2}).env_runners(num_gpus_per_env_runner=1),
             r"= 2 needs as many GPUs, but num_gpus_per_env_runner=1: set env_runners\(num_gpus_per_env_runner=2\)",
         ),
+        (lambda c: c.generation(engine_sleep_level=3), "engine_sleep_level=3 must be 1 or 2"),
+        (lambda c: c.generation(engine_sleep_level=1), "num_gpus_per_env_runner=0: leave it at None"),
         (lambda c: c.language_model(lora_rank=1000), "lora_rank=1000 is more than engine='vllm' serves, 512"),
     ],
 )
