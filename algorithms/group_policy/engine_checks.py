@@ -34,7 +34,7 @@ def _check_sleep(config: Any) -> Iterator[str]:
     if level not in (None, 1, 2):
         yield f"engine_sleep_level={level!r} must be 1 or 2, or None for an engine that keeps its memory."
     elif level is not None and not config.num_gpus_per_env_runner:
-        yield f"engine_sleep_level={level} gives a GPU's memory back, but num_gpus_per_env_runner=0: leave it at None."
+        yield f"engine_sleep_level={level} gives a GPU's memory back, but num_gpus_per_env_runner=0: set it to None."
     elif level == 2 and config.lora_rank is not None:
         yield (
             "engine_sleep_level=2 drops the model's weights, and with lora_rank only those of the adapter are delivered "

@@ -322,7 +322,7 @@ def test_a_whole_config_survives_the_way_through_a_dict():
             r"= 2 needs as many GPUs, but num_gpus_per_env_runner=1: set env_runners\(num_gpus_per_env_runner=2\)",
         ),
         (lambda c: c.generation(engine_sleep_level=3), "engine_sleep_level=3 must be 1 or 2"),
-        (lambda c: c.generation(engine_sleep_level=1), "num_gpus_per_env_runner=0: leave it at None"),
+        (lambda c: c.generation(engine_sleep_level=1), "num_gpus_per_env_runner=0: set it to None"),
         (lambda c: c.language_model(lora_rank=1000), "lora_rank=1000 is more than engine='vllm' serves, 512"),
     ],
 )
