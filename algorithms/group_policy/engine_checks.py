@@ -37,6 +37,6 @@ def _check_sleep(config: Any) -> Iterator[str]:
         yield f"engine_sleep_level={level} gives a GPU's memory back, but num_gpus_per_env_runner=0: set it to None."
     elif level == 2 and config.lora_rank is not None:
         yield (
-            "engine_sleep_level=2 drops the model's weights, and with lora_rank only those of the adapter are delivered "
+            "engine_sleep_level=2 drops the model's weights, and with lora_rank only the adapter's are delivered "
             "again: set generation(engine_sleep_level=1)."
         )

@@ -63,11 +63,10 @@ def test_a_file_of_weights_has_their_version_and_types_and_is_gone_afterwards() 
     half = torch.randn(3, 4, generator=torch.Generator().manual_seed(0)).to(torch.bfloat16)
     weights = {"half": tensor_to_array(half), "full": np.arange(5, dtype=np.float32)}
     assert weights["half"].dtype == np.uint16
-    with weights_file(weights, 7) as path:
-        with safe_open(path, framework="pt") as file:
-            assert torch.equal(file.get_tensor("half"), half)
-            assert file.get_tensor("full").tolist() == weights["full"].tolist()
-            check_version(file.metadata(), 7, str(path))
-            with pytest.raises(ValueError, match="holds weights of version 7, expected version 8"):
-                check_version(file.metadata(), 8, str(path))
+    with weights_file(weights, 7) as path, safe_open(path, framework="pt") as file:
+        assert torch.equal(file.get_tensor("half"), half)
+        assert file.get_tensor("full").tolist() == weights["full"].tolist()
+        check_version(file.metadata(), 7, str(path))
+        with pytest.raises(ValueError, match="holds weights of version 7, expected version 8"):
+            check_version(file.metadata(), 8, str(path))
     assert not Path(path).parent.exists()
