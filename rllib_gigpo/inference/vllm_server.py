@@ -207,9 +207,7 @@ class VLLMServer:
             await self._engine().sleep(level)
         self._is_asleep = True
         if level > 1:
-            self._broken = (
-                f"the vllm engine serves nothing until it gets weights: it lost them in sleep of level {level}"
-            )
+            self._broken = f"the vllm engine serves nothing until it gets weights: sleep of level {level} dropped them"
 
     async def _wake(self, *parts: str) -> None:
         """Takes memory for what is named, or for everything."""
@@ -292,9 +290,10 @@ def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread, llm: AsyncL
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    # First: vLLM's task that reads the engine's answers would report its end as a death.
+    asyncio.run_coroutine_threadsafe(end_tasks(), loop).result()
     if llm is not None:
         llm.shutdown()
-    asyncio.run_coroutine_threadsafe(end_tasks(), loop).result()
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
     loop.close()

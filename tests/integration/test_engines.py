@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -45,13 +45,17 @@ class Case:
     engine: Any
     module: Any
     version: int = 0
+    first_weights: dict[str, np.ndarray] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.first_weights = get_weights(self.module.lm)
 
     def new_weights(self, seed: int) -> dict[str, np.ndarray]:
         """The learner's weights after an update, one that is clearly visible."""
         rng = np.random.default_rng(seed)
         weights = {
             name: array + 0.1 * rng.standard_normal(array.shape).astype(np.float32)
-            for name, array in get_weights(self.module.lm).items()
+            for name, array in self.first_weights.items()
         }
         set_weights(self.module.lm, weights)
         return weights
