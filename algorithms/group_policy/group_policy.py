@@ -6,6 +6,7 @@ import logging
 import secrets
 from collections.abc import Collection
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,7 @@ from rllib_gigpo.env_runners.runner_answers import Rollout
 from rllib_gigpo.env_runners.runner_group import RunnerGroup
 from rllib_gigpo.env_runners.task_stream import TaskStream
 from rllib_gigpo.env_runners.trajectories import by_trajectory
+from rllib_gigpo.report.trajectory_recorder import RECORDS_FOLDER, TrajectoryRecorder
 from rllib_gigpo.rows import StepRows, TokenRows
 from rllib_gigpo.seeds import derive_seed
 
@@ -78,6 +80,10 @@ class GroupPolicy(CheckpointedAlgorithm):
         """
         raise NotImplementedError
 
+    def credit_columns(self, rows: StepRows) -> dict[str, np.ndarray]:
+        """What the advantages are made of, for the recorded trajectories: float32[T] each, by name."""
+        return {}
+
     def credit_metrics(self, rows: StepRows, advantages: np.ndarray) -> dict[str, float]:
         """Metrics of an iteration's advantages (float32[T]), logged under `ROLLOUT_GROUP_RESULTS`."""
         return credit_metrics(advantages, rows.group_ids)
@@ -100,6 +106,12 @@ class GroupPolicy(CheckpointedAlgorithm):
         self._tasks = TaskStream(self._seed, tasks=self.config.tasks, evaluation_tasks=self.config.evaluation_tasks)
         self._group_connector = self.config.build_group_connector()
         self._last_panel: EvaluationPanel | None = None
+        self.recorder = TrajectoryRecorder(
+            Path(self.logdir) / RECORDS_FOLDER,
+            num_groups=self.config.recorded_groups,
+            model_path=self._model_path,
+            has_anchors=bool(self.config.anchor_connectors()),
+        )
         self.deliver_weights()
 
     @override(Algorithm)
@@ -241,7 +253,11 @@ class GroupPolicy(CheckpointedAlgorithm):
         """Token rows of all episodes, with their advantages."""
         batch = self._group_connector(rl_module=None, batch={}, episodes=episodes, shared_data={}, metrics=self.metrics)
         step_rows, token_rows = self._score(batch[STEP_ROWS], batch[TOKEN_ROWS])
-        return self.with_credit(step_rows, token_rows)
+        token_rows = self.with_credit(step_rows, token_rows)
+        if self.config.recorded_groups:
+            columns = self.credit_columns(step_rows)
+            self.recorder.record(self.iteration + 1, episodes, step_rows, token_rows, columns)
+        return token_rows
 
     def _score(self, step_rows: StepRows, token_rows: TokenRows) -> tuple[StepRows, TokenRows]:
         """The rows with what the learners compute before credit is assigned, and the KL in the rewards where asked."""
@@ -273,6 +289,11 @@ class GroupPolicy(CheckpointedAlgorithm):
         timesteps = {NUM_ENV_STEPS_SAMPLED_LIFETIME: self._steps_sampled()}
         results = update_learners(self.learner_group, rows, timesteps=timesteps)
         self.metrics.aggregate(results, key=LEARNER_RESULTS)
+
+    def _model_path(self, module_id: str | None) -> str:
+        """The model directory of a module; None for that of a single agent."""
+        config = self.config if module_id is None else self.config.get_config_for_module(module_id)
+        return str(config.model_path)
 
     def _steps_sampled(self) -> int:
         return self.metrics.peek((ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME), default=0)
