@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
 from rllib_gigpo.registry import algorithm_class, algorithm_names
 
@@ -72,6 +73,14 @@ def test_a_stage_goes_seed_by_seed_and_the_floor_of_the_tuned_examples_comes_fir
     assert len(new_starts) == len(settings.STAGES) - 1
     floors = [run.advantage_std_floor for run in runs if run.algorithm == "GRPO"]
     assert floors == sorted(floors, reverse=True)
+
+
+def test_an_unknown_algorithm_is_an_error_that_lists_the_known_ones(settings: Any) -> None:
+    learning_curves = importlib.import_module("learning_curves")
+    assert learning_curves._known_algorithms(["PPO"]) == ["PPO"]
+    assert learning_curves._known_algorithms(None) == sorted(algorithm_names())
+    with pytest.raises(typer.BadParameter, match="unknown algorithm 'A2C'; known: DAPO, GAGPO, GRPO"):
+        learning_curves._known_algorithms(["A2C"])
 
 
 def test_an_unknown_run_is_an_error(settings: Any) -> None:

@@ -69,7 +69,12 @@ def test_reinforce_plus_plus_compares_over_groups_of_one():
 @pytest.mark.parametrize(
     ("function", "options", "message"),
     [
+        (grpo_advantages, {"std_floor": np.inf}, "std_floor is inf; it must be finite as float32"),
+        (grpo_advantages, {"reference": "code"}, "reference is 'code'"),
         (rloo_advantages, {"invalid_action_penalty": -1}, "invalid_action_penalty is -1"),
+        (rloo_advantages, {"invalid_action_penalty": 1e39}, r"invalid_action_penalty is 1e\+39; it must be finite"),
+        (reinforce_plus_plus_advantages, {"gamma": np.nan}, "gamma is nan"),
+        (reinforce_plus_plus_advantages, {"gamma": -0.1}, "gamma is -0.1"),
         (reinforce_plus_plus_advantages, {"gamma": 2}, "gamma is 2"),
         (reinforce_plus_plus_advantages, {"std_floor": -1}, "std_floor is -1"),
         (reinforce_plus_plus_advantages, {"invalid": [True]}, "invalid has 1 rows"),
@@ -158,6 +163,55 @@ def test_every_finite_reward_gives_finite_results(name, rewards, states):
     rows = np.arange(len(rewards))
     for column in ALGORITHMS[name][0](rewards, rows // 2, rows // 6, rows % states):
         assert np.isfinite(column).all()
+
+
+LARGEST = float(np.finfo(np.float32).max)
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+@pytest.mark.parametrize("states", [1, 3])
+def test_the_largest_rewards_and_penalties_give_finite_results(name, states):
+    """Their sums, squares and differences overflow float32 many times over."""
+    rng = np.random.default_rng(0)
+    rewards = LARGEST * rng.choice([-1.0, 1.0, 0.0, 1e-38], 60)
+    rows, invalid = np.arange(60), rng.random(60) < 0.5
+    columns = (rewards, rows // 5, rows // 20, rows % states)
+    for column in ALGORITHMS[name][0](*columns, invalid=invalid, invalid_action_penalty=LARGEST):
+        assert np.isfinite(column).all()
+
+
+WRONG_COLUMNS = [
+    ({"rewards": [1, np.nan, 3, 4]}, r"rewards\[1\] is nan; rewards must be finite"),
+    ({"rewards": [1, 2, -np.inf, 4]}, r"rewards\[2\] is -inf; rewards must be finite"),
+    ({"rewards": [1, 2, 3]}, "trajectory_ids has 4 rows, rewards has 3"),
+    ({"rewards": [[1, 2, 3, 4]]}, r"rewards has shape \(1, 4\); it must have one dimension"),
+    ({"trajectory_ids": [0, 0, 1]}, "trajectory_ids has 3 rows, rewards has 4"),
+    ({"trajectory_ids": [0, 1, 0, 1]}, r"trajectory_ids\[2\] is 0, which had ended before"),
+    ({"trajectory_ids": [0.0, 0.0, 1.0, 1.0]}, "trajectory_ids has dtype float64"),
+    ({"group_ids": [0, 0, 0]}, "group_ids has 3 rows, rewards has 4"),
+    ({"group_ids": [0, 0, 0, 1]}, r"group_ids\[3\] is 1, but trajectory 1 began in group 0"),
+    ({"anchor_ids": [0, 1, 0]}, "anchor_ids has 3 rows, rewards has 4"),
+    ({"anchor_ids": [0.0, 1.0, 0.0, 1.0]}, "anchor_ids has dtype float64"),
+    ({"invalid": [True]}, "invalid has 1 rows, rewards has 4"),
+    ({"invalid": [0, 1, 0, 1]}, "invalid has dtype int64"),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "changed", "message"),
+    [
+        (name, *wrong)
+        for name in sorted(ALGORITHMS)
+        for wrong in WRONG_COLUMNS
+        if name.startswith(("gigpo", "gagpo")) or "anchor_ids" not in wrong[0]  # the others do not compare states
+    ],
+)
+def test_a_wrong_column_is_named_with_its_row(name, changed, message):
+    columns = {"rewards": [1, 2, 3, 4], "trajectory_ids": [0, 0, 1, 1], "group_ids": [0] * 4, "anchor_ids": [0, 1] * 2}
+    columns |= changed
+    invalid = columns.pop("invalid", None)
+    with pytest.raises(ValueError, match=message):
+        ALGORITHMS[name][0](*columns.values(), invalid=invalid)
 
 
 @settings(deadline=None, max_examples=60)
