@@ -81,9 +81,9 @@ def _equal_state_ids(keys: Sequence[Hashable], groups: Sequence[Hashable] | np.n
 def _runs(groups: Sequence[Hashable] | np.ndarray) -> Iterator[tuple[Hashable, slice]]:
     """Each run of rows of one group."""
     if isinstance(groups, np.ndarray):
-        starts = np.flatnonzero(np.append(True, groups[1:] != groups[:-1])[: len(groups)])
-        # A numpy scalar would be several times slower to hash than an int.
-        for group, start, end in zip(groups[starts].tolist(), starts, [*starts[1:], len(groups)], strict=True):
+        starts = np.flatnonzero(np.append(True, groups[1:] != groups[:-1])[: len(groups)]).tolist()
+        # As lists: a numpy scalar is several times slower to hash than an int.
+        for group, start, end in zip(groups[starts].tolist(), starts, [*starts, len(groups)][1:], strict=True):
             yield group, slice(start, end)
         return
     end = 0
@@ -222,7 +222,7 @@ class AnchorStateGrouping(ConnectorV2):
         """
         states = [self._anchor_state(episode, t) for episode in episodes for t in range(len(episode))]
         lengths = np.array([len(episode) for episode in episodes], np.int64)
-        groups = [credit_group_id(episode) for episode in episodes for _ in range(len(episode))]
+        groups = np.repeat(np.array([credit_group_id(episode) for episode in episodes], np.int64), lengths)
         anchor_ids = anchor_state_ids(
             states, groups, similarity_threshold=self.similarity_threshold, similarity=self.similarity
         )

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rllib_gigpo.algorithms.gagpo import GAGPOConfig
+from rllib_gigpo.algorithms.gagpo import GAGPO, GAGPOConfig
 from rllib_gigpo.algorithms.gagpo.advantages import gagpo_advantages
-from rllib_gigpo.algorithms.gigpo import GiGPOConfig
+from rllib_gigpo.algorithms.gigpo import GiGPO, GiGPOConfig
 from rllib_gigpo.algorithms.gigpo.advantages import gigpo_advantages
 from rllib_gigpo.algorithms.grpo import GRPO
 from rllib_gigpo.algorithms.grpo.advantages import grpo_advantages
@@ -20,6 +20,7 @@ from rllib_gigpo.algorithms.rloo import RLOOConfig
 from rllib_gigpo.algorithms.rloo.advantages import rloo_advantages
 from rllib_gigpo.connectors.anchor_states import AnchorStateGrouping, anchor_state_ids
 from rllib_gigpo.env_adapters import embedded_model_path
+from rllib_gigpo.rows import StepRows
 
 pytestmark = pytest.mark.unit
 
@@ -280,6 +281,41 @@ def test_only_reinforce_plus_plus_takes_groups_of_one():
 def test_a_wrong_config_value_is_named(config_class, key, value, message):
     with pytest.raises(ValueError, match=message):
         ready(config_class()).training(**{key: value}).validate()
+
+
+def bare(algorithm, config):
+    """An algorithm that has its config and was never set up, for which it would need Ray."""
+    instance = algorithm.__new__(algorithm)
+    instance.config = config
+    return instance
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "training", "function", "options"),
+    [
+        (GAGPO, {"lambda_": 0.5}, gagpo_advantages, {"lambda_": 0.5}),
+        (GAGPO, {"gamma": 0.5, "invalid_action_penalty": 2.0}, gagpo_advantages, {"gamma": 0.5}),
+        (GAGPO, {"bootstrap_truncated": True}, gagpo_advantages, {"terminated": np.zeros(40, bool)}),
+        (GAGPO, {"advantage_normalization": "batch"}, gagpo_advantages, {"normalize_over": "batch"}),
+        (GAGPO, {"advantage_normalization": "none"}, gagpo_advantages, {"normalize": False}),
+        (GAGPO, {"trajectory_advantage_weight": 1.0}, gagpo_advantages, {"trajectory_advantage_weight": 1.0}),
+        (GAGPO, {"advantage_std_floor": 9.0}, gagpo_advantages, {"std_floor": 9.0}),
+        (GiGPO, {"step_advantage_weight": 0.4}, gigpo_advantages, {"step_advantage_weight": 0.4}),
+        (GiGPO, {"advantage_norm": "mean", "gamma": 0.5}, gigpo_advantages, {"norm": "mean", "gamma": 0.5}),
+        (GiGPO, {"reference": "verl-agent"}, gigpo_advantages, {"reference": "verl-agent"}),
+        (GiGPO, {"advantage_std_floor": 9.0}, gigpo_advantages, {"std_floor": 9.0}),
+    ],
+)
+def test_the_keys_of_the_config_reach_the_function(algorithm, training, function, options):
+    (rewards, trajectory_ids, group_ids, anchor_ids), invalid = random_rows(0, members=3, longest=16)
+    columns = [column[:40] for column in (rewards.astype(np.float32), trajectory_ids, group_ids, anchor_ids)]
+    step_rows = StepRows(*columns[:1], invalid[:40], *columns[1:], np.zeros(40, bool), np.ones(40, np.int64))
+    config = algorithm.get_default_config().training(**training)
+    found = algorithm.compute_advantages(bare(algorithm, config), step_rows)
+    penalty = {"invalid_action_penalty": training.get("invalid_action_penalty", 0.1)}
+    expected = function(*columns, invalid=invalid[:40], **penalty, **options).total
+    np.testing.assert_array_equal(found, expected)
+    assert not np.allclose(found, function(*columns, invalid=invalid[:40]).total), "or the test shows nothing"
 
 
 @pytest.mark.parametrize("config_class", [GiGPOConfig, GAGPOConfig])
