@@ -210,7 +210,7 @@ def test_without_step_weight_the_total_is_grpos(reference, norm):
     assert np.array_equal(gigpo.episode, grpo.episode)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=30)
 @given(
     st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32), min_size=1, max_size=20),
     st.sampled_from(["paper", "verl-agent"]),
