@@ -12,7 +12,7 @@ pytestmark = pytest.mark.unit
 
 def test_an_environment_that_shows_pictures_keeps_the_contract() -> None:
     for results in (
-        check_contract("EZPoints", {"observation": "image", "image_size": 64}, episodes=6, new_process=False),
+        check_contract("EZPoints", {"observation": "image", "image_size": 64}, episodes=3, new_process=False),
         checked("Picture"),
     ):
         assert with_status(results, Status.FAIL) == {}

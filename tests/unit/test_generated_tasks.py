@@ -32,15 +32,15 @@ def test_a_task_alone_decides_the_start(new_env) -> None:
         first.reset(seed=1)
         second.reset(seed=2)
         assert one == fingerprint(first, [task], []) == fingerprint(second, [task], [])
-    assert len({fingerprint(first, [task], []) for task in range(15)}) > 10
+    assert len({fingerprint(first, [task], []) for task in range(8)}) > 5
 
 
 def test_without_a_task_the_seed_decides(new_env) -> None:
     env = new_env()
-    starts = [fingerprint(env, [], [seed]) for seed in range(8)]
-    assert starts == [fingerprint(new_env(), [], [seed]) for seed in range(8)]
+    starts = [fingerprint(env, [], [seed]) for seed in range(4)]
+    assert starts == [fingerprint(new_env(), [], [seed]) for seed in range(4)]
     env.reset(seed=0)
-    assert len({env.reset()[1]["task_id"] for _ in range(20)}) == 20, "later resets must go on drawing"
+    assert len({env.reset()[1]["task_id"] for _ in range(8)}) == 8, "later resets must go on drawing"
 
 
 def test_infos_hold_what_the_platform_reads(new_env) -> None:

@@ -13,7 +13,7 @@ from rllib_gigpo.inference.hf_engine import HFEngine
 from rllib_gigpo.rl_modules.weights import get_weights
 from tests.hf_engine_cases import at_response, full_forward_log_probs, generate_all, make_requests, new_own_engine
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.integration
 
 
 @pytest.fixture

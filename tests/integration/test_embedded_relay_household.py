@@ -16,7 +16,7 @@ from rllib_gigpo.env_adapters.multi_agent.relay import FINDER_RECEPTACLES, HATCH
 from rllib_gigpo.env_adapters.multi_agent.relay_household import RelayHousehold
 from tests.embedded_model_cases import assert_nothing_is_lost, assert_small_and_without_pickle, greedy_response
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.integration
 
 DIRECTORY = embedded_model_path("RelayHousehold")
 

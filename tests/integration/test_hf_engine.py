@@ -24,7 +24,7 @@ from tests.hf_engine_cases import (
     new_engine,
 )
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.integration
 
 
 @pytest.fixture

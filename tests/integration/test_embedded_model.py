@@ -18,7 +18,7 @@ from rllib_gigpo.env_adapters.gym_cards.ezpoints import EZPoints
 from rllib_gigpo.rl_modules.embedded import build_causal_lm, build_tokenizer, save_model, warm_start
 from tests.embedded_model_cases import assert_small_and_without_pickle, greedy_response
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.integration
 
 DIRECTORY = embedded_model_path("EZPoints")
 

@@ -21,7 +21,7 @@ from tests.hf_engine_cases import (
     random_qwen2,
 )
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.integration
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from rllib_gigpo.env_adapters.household.layouts import OBJECTS, RECEPTACLES, Lay
 from rllib_gigpo.env_adapters.household.room import Room
 from tests.embedded_model_cases import assert_nothing_is_lost, assert_small_and_without_pickle, greedy_response
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.integration
 
 DIRECTORY = embedded_model_path("Household")
 

@@ -15,7 +15,7 @@ from rllib_gigpo.env_adapters.sokoban.rules import DIRECTIONS, Board, Position, 
 from rllib_gigpo.env_adapters.sokoban.sokoban import Sokoban
 from tests.embedded_model_cases import assert_nothing_is_lost, assert_small_and_without_pickle, greedy_response
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.integration
 
 DIRECTORY = embedded_model_path("Sokoban")
 
