@@ -43,11 +43,11 @@ from rllib_gigpo.algorithms.group_policy.weight_delivery import deliver_weights
 from rllib_gigpo.columns import GROUP_ID
 from rllib_gigpo.connectors.credit_groups import credit_group_id
 from rllib_gigpo.connectors.token_rows import STEP_ROWS, TOKEN_ROWS
-from rllib_gigpo.env_runners.agent_metrics import warn_of_silence
 from rllib_gigpo.env_runners.rollout_metrics import rollout_metrics
 from rllib_gigpo.env_runners.rollout_plan import GroupPlan, RolloutPlan
 from rllib_gigpo.env_runners.runner_answers import Rollout
 from rllib_gigpo.env_runners.runner_group import RunnerGroup
+from rllib_gigpo.env_runners.silence import SilenceWatch
 from rllib_gigpo.env_runners.task_stream import TaskStream
 from rllib_gigpo.env_runners.trajectories import by_trajectory
 from rllib_gigpo.report.trajectory_recorder import RECORDS_FOLDER, TrajectoryRecorder
@@ -105,6 +105,7 @@ class GroupPolicy(CheckpointedAlgorithm):
         self._task_cursor = 0
         self._tasks = TaskStream(self._seed, tasks=self.config.tasks, evaluation_tasks=self.config.evaluation_tasks)
         self._group_connector = self.config.build_group_connector()
+        self._silence = SilenceWatch(self.config.policies, self.config.may_learn)
         self._last_panel: EvaluationPanel | None = None
         self.recorder = TrajectoryRecorder(
             Path(self.logdir) / RECORDS_FOLDER,
@@ -247,7 +248,7 @@ class GroupPolicy(CheckpointedAlgorithm):
         """Logs everything that an iteration rolled out; once an iteration, for a second call would hide the first."""
         self.metrics.aggregate(rollout.metrics, key=ENV_RUNNER_RESULTS)
         self._log(ENV_RUNNER_RESULTS, rollout_metrics(rollout.episodes, rollout.counts))
-        warn_of_silence(rollout.episodes, rollout.counts, module_ids=self.config.policies)
+        self._silence.look_at(rollout.episodes, rollout.counts)
 
     def _assign_credit(self, episodes: list[SingleAgentEpisode]) -> TokenRows:
         """Token rows of all episodes, with their advantages."""

@@ -117,7 +117,7 @@ def random_rows(seed, groups=3, members=4, longest=6, states=4):
     return columns, rng.random(rows) < 0.3
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=40)
 @given(NAMES, st.integers(0, 10_000))
 def test_permuting_trajectories_and_groups_permutes_the_result(name, seed):
     function = ALGORITHMS[name][0]
@@ -131,7 +131,7 @@ def test_permuting_trajectories_and_groups_permutes_the_result(name, seed):
         np.testing.assert_allclose(one[rows], other, rtol=1e-5, atol=1e-5)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(st.sampled_from(["grpo", "grpo-mean", "gigpo", "gigpo-mean", "rloo"]), st.integers(0, 10_000), st.floats(-9, 9))
 def test_a_constant_on_every_return_of_a_group_leaves_the_trajectory_advantage(name, seed, constant):
     function = ALGORITHMS[name][0]
@@ -143,7 +143,7 @@ def test_a_constant_on_every_return_of_a_group_leaves_the_trajectory_advantage(n
     np.testing.assert_allclose(getattr(after, level), getattr(before, level), rtol=1e-4, atol=1e-4)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=40)
 @given(NAMES, st.integers(0, 10_000), st.floats(0.1, 100))
 def test_scaling_the_rewards_scales_the_result_or_leaves_it_where_it_is_divided_by_std(name, seed, factor):
     function, divides, _ = ALGORITHMS[name]
@@ -154,7 +154,7 @@ def test_scaling_the_rewards_scales_the_result_or_leaves_it_where_it_is_divided_
     np.testing.assert_allclose(after, before * (1 if divides else factor), rtol=2e-2 if divides else 1e-4, atol=1e-4)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=40)
 @given(
     NAMES,
     st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32), min_size=1, max_size=20),
@@ -215,7 +215,7 @@ def test_a_wrong_column_is_named_with_its_row(name, changed, message):
         ALGORITHMS[name][0](*columns.values(), invalid=invalid)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(st.sampled_from([n for n in ALGORITHMS if ALGORITHMS[n][2]]), st.integers(0, 10_000))
 def test_a_group_does_not_depend_on_the_other_groups(name, seed):
     """All groups use the same anchor ids, so anything that leaks between groups shows."""
