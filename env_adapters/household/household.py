@@ -34,8 +34,8 @@ class Household(GeneratedTaskEnv[str]):
         max_steps: Steps after which an episode is truncated.
         num_objects: How many of the six objects there are.
         in_a_row: Whether the receptacles stand in a row, where "go to R" leads one place nearer to R only. Then an
-            episode takes two to three times the steps, and returns to the same places again and again; raise
-            `max_steps`.
+            episode comes through the same places again and again, and takes 18 steps at most if one searches the
+            nearest places first, 38 if one does not: raise `max_steps`.
 
     Raises:
         ValueError: An option has a value that is not allowed.
