@@ -126,7 +126,7 @@ SUITES = {
         iterations=30,
         training={**_SHARED, "groups_per_iteration": 8, "lr": 5e-4},
         env_config={"max_steps": 6},
-        stages=(_crossed(("token",), 1.0), _crossed(("token",), 0.0)),
+        stages=((Variant("GRPO", "token", 1.0), Variant("GRPO", "token", 0.0)), (Variant("GiGPO", "token", 1.0),)),
     ),
     # Long, rewarded at the end only, and full of loops: three in five steps are from a state that the trajectory has
     # been in. All have GAGPO's ratio and aggregation, so that they differ in the advantage alone.
