@@ -26,7 +26,7 @@ from rllib_gigpo.env_runners.worker_pool import WorkerLimits, WorkerPool
 
 NUM_WORKERS, NUM_ENVS = 4, 8
 LEAST_RATIO = 3.0
-GROUPS, MEMBERS, MOST_STEPS = 3, 8, 30
+GROUPS, MEMBERS, MOST_STEPS = 12, 8, 30
 
 
 def splits(*, games: int) -> list[CheckResult]:
