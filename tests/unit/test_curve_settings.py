@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from rllib_gigpo.env_adapters.sokoban import EASY_LEVELS
 from rllib_gigpo.registry import algorithm_class, algorithm_names
 
 pytestmark = pytest.mark.unit
@@ -72,6 +73,18 @@ def test_a_stage_goes_seed_by_seed_and_the_floor_of_the_tuned_examples_comes_fir
     assert len(new_starts) == len(settings.STAGES) - 1
     floors = [run.advantage_std_floor for run in runs if run.algorithm == "GRPO"]
     assert floors == sorted(floors, reverse=True)
+
+
+def test_two_agents_are_trained_with_one_module_and_with_one_each(settings: Any) -> None:
+    runs = {run.setting: run.config() for run in settings.planned_runs("relay_household") if run.seed == 0}
+    assert {setting: set(config.policies) for setting, config in runs.items()} == {
+        "modules=shared": {"default_policy"},
+        "modules=own": {"finder", "placer"},
+    }
+
+
+def test_sokobans_levels_are_those_its_model_knows(settings: Any) -> None:
+    assert settings.SUITES["sokoban"].env_config == EASY_LEVELS
 
 
 def test_an_unknown_run_is_an_error(settings: Any) -> None:
