@@ -18,6 +18,13 @@ PANEL_SIZE = 128
 
 CLIP_OF_RATIO = {"token": (0.2, 0.2), "sequence": (0.02, 0.02)}
 
+# Arguments of `multi_agent()`, by what a variant's `modules` calls them.
+MODULES: Mapping[str, Mapping[str, Any]] = {
+    "": {},
+    "shared": {},
+    "own": {"policies": {"finder", "placer"}, "policy_mapping_fn": lambda agent_id, episode, **kwargs: agent_id},
+}
+
 
 @dataclass(frozen=True)
 class Variant:
@@ -30,6 +37,7 @@ class Variant:
         setting: Further arguments of `training()`, those that tell variants of the algorithm apart.
         needs: Further arguments of `training()` without which the algorithm would not work on this scale.
         clip: (clip_low, clip_high) where they are not those of the ratio.
+        modules: Of several agents: "shared", one for all, or "own", one each. Empty for a single agent.
     """
 
     algorithm: str
@@ -38,6 +46,12 @@ class Variant:
     setting: Mapping[str, Any] = field(default_factory=dict)
     needs: Mapping[str, Any] = field(default_factory=dict)
     clip: tuple[float, float] | None = None
+    modules: str = ""
+
+    @property
+    def text(self) -> str:
+        """What tells the variant from the others of its algorithm, ratio and floor: "lambda_=0.5, gamma=0.9"."""
+        return setting_text({**self.setting, "modules": self.modules} if self.modules else self.setting)
 
     @property
     def clips(self) -> tuple[float, float]:
@@ -142,6 +156,21 @@ SUITES = {
         env_config={"in_a_row": True, "max_steps": 25},
         stages=((*_crossed(("sequence",), 1.0), Variant("GAGPO", "sequence", 1.0)),),
     ),
+    "relay_household": Suite(
+        "RelayHousehold",
+        iterations=10,
+        training={**_SHARED, "groups_per_iteration": 16, "lr": 5e-4},
+        stages=(tuple(Variant("GiGPO", "sequence", 1.0, modules=modules) for modules in ("shared", "own")),),
+    ),
+    # The model cannot see walls, and wins some levels of many: a curve here rises slowly, and not far.
+    "sokoban": Suite(
+        "Sokoban",
+        iterations=30,
+        training={**_SHARED, "groups_per_iteration": 16, "lr": 5e-4},
+        # EASY_LEVELS of the adapter, which its model was warmed up on.
+        env_config={"min_solution_length": 4, "max_solution_length": 6, "max_steps": 8},
+        stages=(_crossed(("token",), 1.0),),
+    ),
 }
 
 
@@ -187,6 +216,7 @@ class Run:
             .training(ratio=self.ratio, clip_low=clip_low, clip_high=clip_high)
             .training(advantage_std_floor=self.advantage_std_floor)
             .training(**variant.needs, **variant.setting)
+            .multi_agent(**MODULES[variant.modules])
             .evaluation(evaluation_duration=PANEL_SIZE)
             .env_runners(num_env_runners=0)
             .learners(num_learners=0)
@@ -203,7 +233,7 @@ def variant_of(suite: str, algorithm: str, ratio: str, floor: float, setting: st
     """The variant with these factors. Raises ValueError if the suite has none."""
     for stage in SUITES[suite].stages:
         for variant in stage:
-            found = (variant.algorithm, variant.ratio, variant.advantage_std_floor, setting_text(variant.setting))
+            found = (variant.algorithm, variant.ratio, variant.advantage_std_floor, variant.text)
             if found == (algorithm, ratio, floor, setting):
                 return variant
     raise ValueError(f"suite {suite!r} has no variant {algorithm!r}, {ratio!r}, floor {floor}, setting {setting!r}")
@@ -213,8 +243,7 @@ def planned_runs(suite: str) -> Iterator[Run]:
     """All runs of a suite; within a stage seed by seed, so that runs to compare finish together."""
     for stage in SUITES[suite].stages:
         for seed, variant in product(SEEDS, stage):
-            setting = setting_text(variant.setting)
-            yield Run(suite, variant.algorithm, variant.ratio, variant.advantage_std_floor, seed, setting)
+            yield Run(suite, variant.algorithm, variant.ratio, variant.advantage_std_floor, seed, variant.text)
 
 
 def planned_run(run_id: str) -> Run:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import typer
 
+from rllib_gigpo.env_adapters.sokoban import EASY_LEVELS
 from rllib_gigpo.registry import algorithm_class, algorithm_names
 
 pytestmark = pytest.mark.unit
@@ -81,6 +82,18 @@ def test_an_unknown_algorithm_is_an_error_that_lists_the_known_ones(settings: An
     assert learning_curves._known_algorithms(None) == sorted(algorithm_names())
     with pytest.raises(typer.BadParameter, match="unknown algorithm 'A2C'; known: DAPO, GAGPO, GRPO"):
         learning_curves._known_algorithms(["A2C"])
+
+
+def test_two_agents_are_trained_with_one_module_and_with_one_each(settings: Any) -> None:
+    runs = {run.setting: run.config() for run in settings.planned_runs("relay_household") if run.seed == 0}
+    assert {setting: set(config.policies) for setting, config in runs.items()} == {
+        "modules=shared": {"default_policy"},
+        "modules=own": {"finder", "placer"},
+    }
+
+
+def test_sokobans_levels_are_those_its_model_knows(settings: Any) -> None:
+    assert settings.SUITES["sokoban"].env_config == EASY_LEVELS
 
 
 def test_an_unknown_run_is_an_error(settings: Any) -> None:
