@@ -38,6 +38,8 @@ _NUMBERS_OR_NONE = (
     "value_clip",
     "env_step_timeout_s",
     "env_worker_memory_limit_mb",
+    "sampler_gap_warning",
+    "sampler_gap_limit",
 )
 _INTEGERS = {
     "group_size": 1,
@@ -58,7 +60,12 @@ _INTEGERS = {
     "num_learners": 0,
     "num_aggregator_actors_per_learner": 0,
 }
-_INTEGERS_OR_NONE = {"overlong_penalty_buffer": 0, "env_worker_max_episodes": 1}
+_INTEGERS_OR_NONE = {
+    "overlong_penalty_buffer": 0,
+    "env_worker_max_episodes": 1,
+    "max_trajectory_steps": 1,
+    "max_trajectory_tokens": 1,
+}
 _TRUE_OR_FALSE = ("dynamic_sampling", "group_baseline", "bootstrap_truncated")
 _RESOURCES = (
     "num_cpus_for_main_process",

@@ -43,6 +43,23 @@ def test_an_iteration_trains_and_reports(config_class):
     algo.stop()
 
 
+def test_a_gap_between_sampler_and_learner_above_the_limit_ends_the_run():
+    algo = small_config(GRPOConfig, group_size=2, groups_per_iteration=2, sampler_gap_limit=1e-12).build_algo()
+    with pytest.raises(RuntimeError, match=r"'default_policy': .*more than sampler_gap_limit=1e-12"):
+        algo.train()
+    algo.stop()
+
+
+def test_a_budget_cuts_training_trajectories_and_no_others():
+    config = small_config(GRPOConfig, group_size=2, groups_per_iteration=2).env_runners(max_trajectory_steps=1)
+    algo = config.build_algo()
+    endings = algo.train()["env_runners"]["endings"]
+    assert endings["straggler_cut"] > 0
+    assert sum(endings.values()) == 4
+    assert algo.evaluate()["env_runners"]["endings"]["straggler_cut"] == 0
+    algo.stop()
+
+
 def test_learner_log_probs_are_those_of_the_sampled_tokens():
     algo = small_config().build_algo()
     episodes = record_samples(algo)
