@@ -12,7 +12,7 @@ import numpy as np
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.utils import _get_env_runner_bundles, _get_learner_bundles
 from ray.rllib.callbacks.utils import make_callback
-from ray.rllib.core import COMPONENT_LEARNER_GROUP
+from ray.rllib.core import COMPONENT_LEARNER_GROUP, DEFAULT_MODULE_ID
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.utils.annotations import override
@@ -33,7 +33,7 @@ from rllib_gigpo.algorithms.group_policy.checkpointed_algorithm import Checkpoin
 from rllib_gigpo.algorithms.group_policy.cluster_resources import check_cluster_resources
 from rllib_gigpo.algorithms.group_policy.dynamic_sampling import connected_apart, groups_with_signal, sample_until_full
 from rllib_gigpo.algorithms.group_policy.evaluation_panel import EvaluationPanel
-from rllib_gigpo.algorithms.group_policy.group_credit import credit_metrics, has_signal
+from rllib_gigpo.algorithms.group_policy.group_credit import advantages_of_modules, credit_metrics, has_signal
 from rllib_gigpo.algorithms.group_policy.group_policy_config import GroupPolicyConfig
 from rllib_gigpo.algorithms.group_policy.kl_in_reward import coefficient_at, kl_penalties
 from rllib_gigpo.algorithms.group_policy.learner_update import update_learners
@@ -72,7 +72,7 @@ class GroupPolicy(CheckpointedAlgorithm):
         return GroupPolicyConfig()
 
     def compute_advantages(self, rows: StepRows) -> np.ndarray:
-        """One advantage per step row, float32[T], from the light rows of all groups of an iteration.
+        """One advantage per step row, float32[T], from the light rows of all groups in which a module acted.
 
         It has no side effects: dynamic sampling also asks for the advantages of single groups.
         """
@@ -259,7 +259,9 @@ class GroupPolicy(CheckpointedAlgorithm):
 
     def with_credit(self, step_rows: StepRows, token_rows: TokenRows) -> TokenRows:
         """Token rows with what the update learns from: their advantages."""
-        return self.with_advantages(step_rows, token_rows, self.compute_advantages(step_rows))
+        rows_of_modules = token_rows.rows_of_modules(DEFAULT_MODULE_ID).values()
+        advantages = advantages_of_modules(step_rows, rows_of_modules, self.compute_advantages)
+        return self.with_advantages(step_rows, token_rows, advantages)
 
     def with_advantages(self, step_rows: StepRows, token_rows: TokenRows, advantages: np.ndarray) -> TokenRows:
         """Token rows with `advantages` (float32[T]), of which those of groups without a signal are out of the loss."""
