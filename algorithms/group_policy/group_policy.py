@@ -297,7 +297,9 @@ class GroupPolicy(CheckpointedAlgorithm):
         timesteps = {NUM_ENV_STEPS_SAMPLED_LIFETIME: self._steps_sampled()}
         results = update_learners(self.learner_group, rows, timesteps=timesteps)
         self.metrics.aggregate(results, key=LEARNER_RESULTS)
-        for module_id in rows.rows_of_modules(DEFAULT_MODULE_ID):
+        for module_id, own_rows in rows.rows_of_modules(DEFAULT_MODULE_ID).items():
+            if not rows.in_loss[own_rows].any():
+                continue  # its policy was not run
             gap = self.metrics.peek((LEARNER_RESULTS, module_id, SAMPLER_LEARNER_GAP_MEAN), default=0.0)
             check_sampler_gap(
                 float(gap),

@@ -309,3 +309,14 @@ def test_with_the_kl_term_alone_a_perturbed_policy_returns_to_its_model():
     kls = [float(algo.train()["learners"]["default_policy"]["kl_to_reference"]) for _ in range(6)]
     assert np.mean(kls[-2:]) < 0.5 * kls[0], kls
     algo.stop()
+
+
+def test_an_iteration_without_any_signal_is_not_the_end_of_a_run():
+    # Nobody can win in one step, and invalid actions cost nothing.
+    config = small_config(invalid_action_penalty=0.0).environment(env_config={"max_steps": 1})
+    algo = config.build_algo()
+    for _ in range(2):
+        result = algo.train()
+        assert result["rollout_groups"]["zero_signal_share"] == 1.0
+        assert result["learners"]["default_policy"]["skipped_optimizer_steps"] > 0
+    algo.stop()
