@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import logging
 import re
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rllib_gigpo.report.trajectory_recorder import RECORDS_FOLDER
+
+logger = logging.getLogger(__name__)
 
 RESULTS_FILE = "result.json"
 PARAMS_FILE = "params.json"
@@ -65,7 +70,7 @@ def read_run(folder: Path) -> RunData:
 
 
 def _json_lines(path: Path) -> Iterator[dict[str, Any]]:
-    lines = path.read_bytes().splitlines()
+    lines = [line for line in path.read_bytes().splitlines() if line.strip()]
     for number, line in enumerate(lines, 1):
         try:
             result = json.loads(line)
@@ -107,7 +112,17 @@ def _numbers(result: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
 
 def _records(folder: Path) -> dict[int, Path]:
     found = ((_RECORD.fullmatch(path.name), path) for path in folder.glob("*")) if folder.is_dir() else ()
-    return dict(sorted((int(match[1]), path) for match, path in found if match))
+    return dict(sorted((int(match[1]), path) for match, path in found if match and _is_whole(path)))
+
+
+def _is_whole(path: Path) -> bool:
+    try:
+        if not gzip.decompress(path.read_bytes()):
+            raise EOFError("it is empty")
+    except (OSError, EOFError, zlib.error) as error:
+        logger.warning("%s is damaged and left out: %s", path, error)
+        return False
+    return True
 
 
 def _nothing_to_read(folder: Path) -> str:

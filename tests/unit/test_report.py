@@ -110,3 +110,15 @@ def test_nothing_that_a_run_says_can_end_a_script_or_become_markup(tmp_path: Pat
     assert '<script type="application/octet-stream" id="trajectories-1">' in page
     # Plotly's own code speaks of addresses; nothing is loaded from any.
     assert not re.search(r'<(script|link|img)[^>]*(src|href)="', page)
+
+
+def test_damaged_trajectories_are_left_out_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = run_folder(tmp_path, [json.dumps(result(1, 0.5))])
+    records = folder / "trajectories"
+    records.mkdir()
+    whole = gzip.compress(b'{"group_id": 0, "steps": []}\n')
+    for iteration, content in enumerate((whole, whole[:-4], b"", b"no gzip"), 1):
+        (records / f"iteration_{iteration:06d}.jsonl.gz").write_bytes(content)
+    (records / "iteration_000009.jsonl.gz").mkdir()
+    assert list(read_run(folder).trajectories) == [1]
+    assert caplog.text.count("is damaged and left out") == 4
