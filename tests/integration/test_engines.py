@@ -241,7 +241,7 @@ def test_a_sleeping_engine_is_woken_by_a_request_and_by_a_delivery(case: Case) -
     case.check(requests_of(3))
     if "lora" not in next(iter(get_weights(case.module.lm))):
         case.engine.sleep(2)
-        with pytest.raises(RuntimeError, match="sleep of level 2 dropped them"):
+        with pytest.raises(RuntimeError, match="it lost them in sleep of level 2"):
             case.generate(requests_of(1))
         case.deliver(case.new_weights(5))
         case.check(requests_of(3))
