@@ -29,7 +29,7 @@ from rllib_gigpo.inference.vllm_server import VLLMServer
 
 ENVIRONMENTS, TURNS = 32, 6
 LENGTHS, LATENCY_S = (2, 40), 0.05
-PROMPT_TOKENS, VOCABULARY = 64, 500
+PROMPT_TOKENS, VOCABULARY = 64, 200
 
 
 @dataclass

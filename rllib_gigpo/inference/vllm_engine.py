@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -128,16 +126,11 @@ class VLLMEngine:
         return np.array([logprobs[token].logprob for token, logprobs in later], np.float32)
 
     def _deliver_adapter(self, weights: Mapping[str, np.ndarray], version: int) -> None:
-        folder = adapter_folder(self._lm, weights)
-        try:
+        with adapter_folder(self._lm, weights) as folder:
             adapter = self.server.load_adapter(folder, f"{self._name}-{version}")
-        except BaseException:
-            shutil.rmtree(folder)
-            raise
         old, self._adapter = self._adapter, adapter
         if old is not None:
             self.server.drop_adapter(old)
-            shutil.rmtree(Path(old.lora_path))
 
     def _sampling_params(self, request: GenerationRequest) -> SamplingParams:
         from vllm import SamplingParams

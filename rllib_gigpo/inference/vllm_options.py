@@ -43,8 +43,9 @@ _OWN_OPTIONS = {
 
 _PARALLEL = ("tensor_parallel_size", "pipeline_parallel_size")
 
-# Without a number, vLLM takes a share of the whole machine's memory on a CPU. It is not used before it is needed.
-_CPU_CACHE_BYTES = 1 << 30
+# Of the cache of prompts and responses on the CPU, where vLLM would take a share of the whole machine's memory.
+_MOST_CPU_CACHE_BYTES = 1 << 30
+_CPU_CACHE_BLOCK = 128  # tokens
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ def engine_arguments(settings: VLLMSettings, *, on_cpu: bool, known: Collection[
     if on_cpu:
         # A prompt in pieces ends the engine with "CPU Generator does not use offset" where requests have seeds.
         arguments |= {"enable_chunked_prefill": False, "enforce_eager": True}
-        arguments |= {"kv_cache_memory_bytes": _CPU_CACHE_BYTES}
+        arguments |= {"kv_cache_memory_bytes": _cpu_cache_bytes(settings)}
     return arguments | dict(settings.options)
 
 
@@ -158,7 +159,7 @@ def check_model(model_path: str, *, lora_rank: int | None, on_cpu: bool) -> Iter
     """Yields a message where vLLM cannot serve the model of a directory, or adapters of that rank."""
     if lora_rank is not None and lora_rank > _LORA_RANKS[-1]:
         yield f"lora_rank={lora_rank} is more than engine='vllm' serves, {_LORA_RANKS[-1]}: set engine='hf', or less."
-    head_size = _head_size(json.loads((Path(model_path) / "config.json").read_text(encoding="utf-8")))
+    head_size = _head_size(_model_config(model_path))
     if on_cpu and head_size is not None and head_size not in _CPU_HEAD_SIZES:
         yield (
             f"model_path={model_path!r} has attention heads of size {head_size}; on the CPU, engine='vllm' serves "
@@ -166,12 +167,29 @@ def check_model(model_path: str, *, lora_rank: int | None, on_cpu: bool) -> Iter
         )
 
 
+def _model_config(model_path: str) -> Mapping[str, Any]:
+    """Of the language model in a directory."""
+    config = json.loads((Path(model_path) / "config.json").read_text(encoding="utf-8"))
+    return config.get("text_config") or config
+
+
 def _head_size(config: Mapping[str, Any]) -> int | None:
-    config = config.get("text_config") or config
     if config.get("head_dim"):
         return config["head_dim"]
     hidden, heads = config.get("hidden_size"), config.get("num_attention_heads")
     return hidden // heads if hidden and heads else None
+
+
+def _cpu_cache_bytes(settings: VLLMSettings) -> int:
+    """For all requests at once, within reason; for two at least, or the engine would not start."""
+    config = _model_config(settings.model_path)
+    layers, head_size = config.get("num_hidden_layers"), _head_size(config)
+    heads = config.get("num_key_value_heads") or config.get("num_attention_heads")
+    if not layers or not heads or head_size is None:
+        return _MOST_CPU_CACHE_BYTES
+    per_token = 2 * layers * heads * head_size * (4 if settings.dtype == "float32" else 2)
+    per_request = (settings.max_tokens + _CPU_CACHE_BLOCK) * per_token
+    return max(2 * per_request, min((settings.max_requests + 1) * per_request, _MOST_CPU_CACHE_BYTES))
 
 
 def _served_rank(rank: int) -> int:

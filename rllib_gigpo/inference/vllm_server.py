@@ -118,7 +118,7 @@ class VLLMServer:
         self._call(self._load_weights(path, version))
 
     def load_adapter(self, path: Path, name: str) -> LoRARequest:
-        """Takes in an adapter from its PEFT directory, which must stay.
+        """Takes in an adapter from its PEFT directory, which is not read again: there is room for all that are served.
 
         Every adapter gets an id and a name that no other had: vLLM takes one with a known id for the one that it has,
         and keys what it remembers of prompts by the name.

@@ -21,9 +21,14 @@ _SHARED_MEMORY = Path("/dev/shm")
 _VERSION = "weights_version"
 
 
-def new_folder() -> Path:
-    """A new folder, in shared memory where the machine has some; the caller removes it."""
-    return Path(tempfile.mkdtemp(prefix="rllib_gigpo_", dir=_SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None))
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """A new folder, in shared memory where the machine has some, gone after the block."""
+    folder = tempfile.mkdtemp(prefix="rllib_gigpo_", dir=_SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None)
+    try:
+        yield Path(folder)
+    finally:
+        shutil.rmtree(folder)
 
 
 @contextmanager
@@ -31,14 +36,11 @@ def weights_file(weights: Mapping[str, np.ndarray], version: int) -> Iterator[Pa
     """A safetensors file of weights by name, gone after the block; bfloat16 comes as uint16 and is stored as it is."""
     from safetensors.torch import save_file
 
-    folder = new_folder()
-    try:
+    with _folder() as folder:
         path = folder / "weights.safetensors"
         tensors = {name: array_to_tensor(array).contiguous() for name, array in weights.items()}
         save_file(tensors, path, metadata={_VERSION: str(version)})
         yield path
-    finally:
-        shutil.rmtree(folder)
 
 
 def check_version(metadata: Mapping[str, str] | None, version: int, path: str) -> None:
@@ -48,8 +50,9 @@ def check_version(metadata: Mapping[str, str] | None, version: int, path: str) -
         raise ValueError(f"{path} holds weights of version {found}, expected version {version}")
 
 
-def adapter_folder(lm: PreTrainedModel, weights: Mapping[str, np.ndarray]) -> Path:
-    """A PEFT directory of an adapter's weights by their names in `lm`; the caller removes it."""
-    folder = new_folder()
-    save_adapter(lm, folder, {name: array_to_tensor(array) for name, array in weights.items()})
-    return folder
+@contextmanager
+def adapter_folder(lm: PreTrainedModel, weights: Mapping[str, np.ndarray]) -> Iterator[Path]:
+    """A PEFT directory of an adapter's weights by their names in `lm`, gone after the block."""
+    with _folder() as folder:
+        save_adapter(lm, folder, {name: array_to_tensor(array) for name, array in weights.items()})
+        yield folder

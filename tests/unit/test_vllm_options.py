@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +34,19 @@ def test_log_probs_are_of_what_was_sampled_from_and_options_go_before_defaults()
     assert "enable_lora" not in arguments and "enable_chunked_prefill" not in arguments
 
 
-def test_on_the_cpu_prompts_stay_whole_and_the_cache_does_not_take_the_machine() -> None:
-    arguments = arguments_of(on_cpu=True)
-    assert arguments["enable_chunked_prefill"] is False
-    assert arguments["kv_cache_memory_bytes"] == 2**30
+def test_on_the_cpu_prompts_stay_whole_and_the_cache_does_not_take_the_machine(tmp_path: Path) -> None:
+    def arguments_for(**config: int) -> dict[str, Any]:
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        settings = VLLMSettings(str(tmp_path), "bfloat16", max_tokens=128, max_requests=3)
+        return engine_arguments(settings, on_cpu=True, known=KNOWN)
+
+    small = {"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 1, "hidden_size": 128}
+    assert arguments_for(**small)["enable_chunked_prefill"] is False
+    # Keys and values of 2 layers, a head of 32 numbers, 2 bytes each; 256 tokens for each of 4 requests.
+    assert arguments_for(**small)["kv_cache_memory_bytes"] == 2 * 2 * 32 * 2 * 256 * 4
+    assert arguments_for(**{**small, "num_hidden_layers": 10_000})["kv_cache_memory_bytes"] == 2**30
+    assert arguments_for(**{**small, "num_hidden_layers": 100_000})["kv_cache_memory_bytes"] > 2**32
+    assert arguments_for()["kv_cache_memory_bytes"] == 2**30
 
 
 @pytest.mark.parametrize(("rank", "served"), [(1, 1), (4, 8), (32, 32), (300, 320)])
