@@ -5,7 +5,7 @@
 # make soak    set up, then a thousand episodes and more of every environment, written to docs/soak.md
 # make venv    set up only: .venv with everything but ALFWorld and vLLM
 # make alfworld  ALFWorld in .venv: its planner is compiled, which takes g++, make and minutes
-# make vllm    the engine `vllm` for the CPU in .venv
+# make vllm    the engine `vllm` for the CPU in .venv; `make test` then tests it too
 #
 # PYTHON=python3.12       another interpreter (3.11 or newer)
 # JOBS=2                  runs of `make curves` at a time; each takes one core
@@ -24,7 +24,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 train: venv
 	$(BIN)/rllib train file tuned_examples/gigpo/ezpoints_text_tiny.py
 
-test: lint alfworld vllm
+test: lint alfworld
 	$(BIN)/python -m pytest tests/unit tests/integration tests/system
 
 lint: venv

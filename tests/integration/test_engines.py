@@ -92,8 +92,9 @@ class Case:
             assert (generation.response_ids.dtype, generation.logp.dtype) == (np.int32, np.float32)
             expected = self.log_probs(request, generation)
             at_tokens = np.take_along_axis(expected, generation.response_ids[:, None].astype(np.int64), axis=1)[:, 0]
-            # Sums of float32 in another order: about 1e-5. Other tokens or weights are whole units away.
-            np.testing.assert_allclose(generation.logp, at_tokens, atol=1e-4)
+            # Sums of float32 in another order: about 1e-5, and up to 2e-4 after updates that make logits large. Other
+            # tokens or weights are whole units away.
+            np.testing.assert_allclose(generation.logp, at_tokens, rtol=1e-4, atol=5e-4)
             if request.sampling.temperature == 0:
                 assert generation.response_ids.tolist() == expected.argmax(-1).tolist()
             assert generation.weights_version == self.version
