@@ -2,9 +2,10 @@
 # make test    set up, lint, all tests
 # make lint    set up, then ruff, mypy and import-linter
 # make curves  set up, then the learning curves of docs/results.md: hours on the CPU; takes up where it was stopped
+# make soak    set up, then a thousand episodes and more of every environment, written to docs/soak.md
 # make venv    set up only: .venv with everything but ALFWorld and vLLM
 # make alfworld  ALFWorld in .venv: its planner is compiled, which takes g++, make and minutes
-# make vllm    the engine `vllm` for the CPU in .venv
+# make vllm    the engine `vllm` for the CPU in .venv; `make test` then tests it too
 #
 # PYTHON=python3.12       another interpreter (3.11 or newer)
 # JOBS=2                  runs of `make curves` at a time; each takes one core
@@ -17,13 +18,13 @@ BIN := .venv/bin
 STAMP := .venv/.set-up
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: train test lint curves venv alfworld vllm clean
+.PHONY: train test lint curves soak venv alfworld vllm clean
 .DELETE_ON_ERROR:
 
 train: venv
 	$(BIN)/rllib train file tuned_examples/gigpo/ezpoints_text_tiny.py
 
-test: lint alfworld vllm
+test: lint alfworld
 	$(BIN)/python -m pytest tests/unit tests/integration tests/system
 
 lint: venv
@@ -35,6 +36,9 @@ lint: venv
 curves: venv
 	$(BIN)/python benchmarks/learning_curves.py run --jobs $(JOBS)
 	$(BIN)/python benchmarks/learning_curves.py report
+
+soak: alfworld
+	$(BIN)/python benchmarks/soak.py
 
 venv: $(STAMP)
 

@@ -1,4 +1,4 @@
-"""What the tests of the `vllm` engine share. They skip where the extra is not installed; `make test` installs it."""
+"""What the tests of the `vllm` engine share. They skip where the extra is not installed; `make vllm` installs it."""
 
 from __future__ import annotations
 

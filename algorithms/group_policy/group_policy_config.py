@@ -201,8 +201,7 @@ class GroupPolicyConfig(LanguageAgentConfig):
         """As RLlib's, but an unknown key is a ValueError that names the nearest known one."""
         config_checks.check_known_keys(self, config_dict.keys())
         super().update_from_dict(config_dict)
-        if not isinstance(self.policies, dict):  # a list, as a file gives it
-            self.multi_agent(policies=self.policies)
+        self.multi_agent(policies=multi_agent_checks.policies_of_file(self.policies))
         return self.language_model(model_path=self.model_path).agent_format(prompt_template=self.prompt_template)
 
     @override(AlgorithmConfig)

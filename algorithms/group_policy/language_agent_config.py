@@ -63,6 +63,8 @@ class LanguageAgentConfig(AlgorithmConfig):
         self.env_worker_max_episodes: int | None = None
         self.max_trajectory_steps: int | None = None
         self.max_trajectory_tokens: int | None = None
+        # reporting()
+        self.recorded_groups = 2
         # environment() and evaluation()
         self.tasks: Sequence[Any] | None = None
         self.evaluation_tasks: Sequence[Any] | None = None
@@ -211,6 +213,19 @@ class LanguageAgentConfig(AlgorithmConfig):
         check_keyword_arguments("evaluation", super().evaluation, kwargs, LanguageAgentConfig.evaluation)
         super().evaluation(**kwargs)
         return self._set(evaluation_tasks=evaluation_tasks)
+
+    @override(AlgorithmConfig)
+    def reporting(self, *, recorded_groups: int = NotProvided, **kwargs: Any) -> Self:
+        """Sets what is reported.
+
+        Args:
+            recorded_groups: Rollout groups of each iteration whose trajectories are written, with the credit of every
+                step, to `trajectories/` in the run's folder; `rllib report` shows them. 0 for none.
+            kwargs: RLlib's own.
+        """
+        check_keyword_arguments("reporting", super().reporting, kwargs, LanguageAgentConfig.reporting)
+        super().reporting(**kwargs)
+        return self._set(recorded_groups=recorded_groups)
 
     @override(AlgorithmConfig)
     def build_env_to_module_connector(self, env: Any = None, spaces: Any = None, device: Any = None) -> ConnectorV2:

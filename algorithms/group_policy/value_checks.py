@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import pairwise
 from numbers import Integral, Real
 from typing import Any
 
@@ -55,6 +56,7 @@ _INTEGERS = {
     "top_k": 0,
     "num_env_runners": 0,
     "env_workers": 0,
+    "recorded_groups": 0,
     "evaluation_num_env_runners": 0,
     "num_learners": 0,
     "num_aggregator_actors_per_learner": 0,
@@ -167,6 +169,8 @@ def _check_schedule(key: str, value: Any, description: str) -> Iterator[str]:
         return
     if not all(_is_number(step) and _is_number(rate) for step, rate in points):
         yield f"{wrong_type}, of finite numbers."
+    elif any(later < earlier for (earlier, _), (later, _) in pairwise(points)):
+        yield f"{wrong_type}, with timesteps in increasing order."
     elif any(rate < 0 for _, rate in points):
         yield f"{key}={value!r} must not be negative."
 

@@ -207,7 +207,9 @@ class VLLMServer:
             await self._engine().sleep(level)
         self._is_asleep = True
         if level > 1:
-            self._broken = f"the vllm engine serves nothing until it gets weights: sleep of level {level} dropped them"
+            self._broken = (
+                f"the vllm engine serves nothing until it gets weights: it lost them in sleep of level {level}"
+            )
 
     async def _wake(self, *parts: str) -> None:
         """Takes memory for what is named, or for everything."""

@@ -194,7 +194,7 @@ def linear_layer_names(lm: PreTrainedModel) -> list[str]:
 
 def _check_targets(targets: Targets, layers: Sequence[str]) -> None:
     ends = list(dict.fromkeys(name.rsplit(".", 1)[-1] for name in layers))
-    if isinstance(targets, str) or not targets:
+    if not isinstance(targets, list | tuple) or not targets:
         raise ValueError(f"lora_targets is {targets!r}; it must be 'all-linear' or a list of layers out of {ends}")
     for target in targets:
         if not any(name == target or name.endswith(f".{target}") for name in layers):

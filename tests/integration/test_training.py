@@ -234,6 +234,15 @@ class _RaisesOnOddTasks(gym.Wrapper):
         return observation, 10.0, True, False, {**info, "won": True}
 
 
+def test_levels_that_cannot_be_generated_end_the_run_with_the_options_to_change():
+    levels = {"size": 5, "min_solution_length": 40, "max_solution_length": 50, "max_steps": 50, "max_tries": 2}
+    config = small_config(groups_per_iteration=1, group_size=2).environment("Sokoban", env_config=levels)
+    algo = config.build_algo()
+    with pytest.raises(RuntimeError, match=r"(?s)all 2 trajectories .*none of max_tries=2 levels .*lower min_solution"):
+        algo.train()
+    algo.stop()
+
+
 def test_a_panel_task_that_fails_is_not_won():
     algo = small_config().environment(_RaisesOnOddTasks).build_algo()
     panel = algo.evaluate()["env_runners"]
@@ -299,4 +308,15 @@ def test_with_the_kl_term_alone_a_perturbed_policy_returns_to_its_model():
     algo.deliver_weights()
     kls = [float(algo.train()["learners"]["default_policy"]["kl_to_reference"]) for _ in range(6)]
     assert np.mean(kls[-2:]) < 0.5 * kls[0], kls
+    algo.stop()
+
+
+def test_an_iteration_without_any_signal_is_not_the_end_of_a_run():
+    # Nobody can win in one step, and invalid actions cost nothing.
+    config = small_config(invalid_action_penalty=0.0).environment(env_config={"max_steps": 1})
+    algo = config.build_algo()
+    for _ in range(2):
+        result = algo.train()
+        assert result["rollout_groups"]["zero_signal_share"] == 1.0
+        assert result["learners"]["default_policy"]["skipped_optimizer_steps"] > 0
     algo.stop()
