@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from rllib_gigpo.agent_formats import AgentFormat, OneOf
 from rllib_gigpo.env_adapters.gym_cards.prompts import (
@@ -12,6 +13,9 @@ from rllib_gigpo.env_adapters.gym_cards.prompts import (
     POINTS24_PROMPT,
 )
 from rllib_gigpo.environment_entry import EnvironmentEntry
+
+# `env_config` of the pictures that the embedded vision-language model was warmed up on.
+SMALL_PICTURES: dict[str, Any] = {"observation": "image", "image_size": 56}
 
 NUMBERLINE = EnvironmentEntry(
     name="NumberLine",
