@@ -13,12 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rllib_gigpo.broken_packages import check_torchvision
+from rllib_gigpo.images import check_image
 
 # The one that an image processor is saved as by itself, and the one that it is a part of where a processor was saved.
 _CONFIG_FILES = ("preprocessor_config.json", "processor_config.json")
-
-# Beyond it, `smart_resize` of Qwen2-VL refuses an image.
-MAX_ASPECT_RATIO = 200
 
 
 class ProcessedImage(NamedTuple):
@@ -101,24 +99,6 @@ class ImageProcessor:
             return_tensors="np",
         )
         return ProcessedImage(features["pixel_values"], features["image_grid_thw"][0])
-
-
-def check_image(image: Any, name: str = "image") -> None:
-    """Raises ValueError, with `name` in it, where `image` is not uint8[H, W, 3] with sides that can be resized."""
-    expected = f"{name} must be a numpy array uint8[height, width, 3] in RGB"
-    if not isinstance(image, np.ndarray):
-        raise ValueError(f"{expected}, not a {type(image).__name__}; np.asarray(pil_image.convert('RGB')) makes one")
-    if image.dtype != np.uint8:
-        raise ValueError(f"{expected}, not {image.dtype}: scale it to 0 … 255 and call .astype(np.uint8)")
-    if image.ndim != 3 or image.shape[2] != 3:
-        raise ValueError(
-            f"{expected}, not of shape {image.shape}: the three colours come last, without an alpha channel"
-        )
-    height, width, _ = image.shape
-    if height == 0 or width == 0:
-        raise ValueError(f"{expected} of at least one pixel, not of shape {image.shape}")
-    if max(height, width) > MAX_ASPECT_RATIO * min(height, width):
-        raise ValueError(f"{name} of shape {image.shape} is too narrow: one side may be {MAX_ASPECT_RATIO} × the other")
 
 
 def expand_placeholders(prompt_ids: np.ndarray, num_tokens: Sequence[int], image_token_id: int) -> np.ndarray:

@@ -10,12 +10,8 @@ import pytest
 from PIL import Image
 from transformers import Qwen2VLImageProcessorPil
 
-from rllib_gigpo.vlm.image_processing import (
-    ImageProcessor,
-    check_image,
-    collapse_placeholders,
-    expand_placeholders,
-)
+from rllib_gigpo.images import check_image
+from rllib_gigpo.vlm.image_processing import ImageProcessor, collapse_placeholders, expand_placeholders
 
 pytestmark = pytest.mark.unit
 
