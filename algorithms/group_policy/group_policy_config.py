@@ -244,6 +244,7 @@ class GroupPolicyConfig(LanguageAgentConfig):
             "attn_implementation": self.attn_implementation,
             "lora": lora._asdict() if lora.rank else None,
             "freeze_vision_tower": self.freeze_vision_tower,
+            "gradient_checkpointing": self.gradient_checkpointing,
         }
         return RLModuleSpec(module_class=language_module_class(self.model_path), model_config=model_config)
 

@@ -36,6 +36,7 @@ DTYPE = "dtype"
 ATTN_IMPLEMENTATION = "attn_implementation"
 LORA = "lora"
 FREEZE_VISION_TOWER = "freeze_vision_tower"
+GRADIENT_CHECKPOINTING = "gradient_checkpointing"
 
 # Folder of a module's checkpoint that any program which reads Hugging Face models can open.
 HUGGINGFACE_FOLDER = "huggingface"
@@ -48,6 +49,7 @@ def causal_lm_spec(
     attn_implementation: str | None = None,
     lora: LoraSettings | None = None,
     freeze_vision_tower: bool = False,
+    gradient_checkpointing: bool = False,
 ) -> RLModuleSpec:
     """The spec of the module that a model directory takes; see `CausalLMRLModule` for the arguments.
 
@@ -69,6 +71,7 @@ def causal_lm_spec(
             ATTN_IMPLEMENTATION: attn_implementation,
             LORA: None if lora is None else lora._asdict(),
             FREEZE_VISION_TOWER: freeze_vision_tower,
+            GRADIENT_CHECKPOINTING: gradient_checkpointing,
         },
     )
 
@@ -83,6 +86,8 @@ class CausalLMRLModule(WeightsFolderRLModule):
         attn_implementation: Handed to transformers; None (default) leaves it the choice.
         lora: Fields of `LoraSettings`: trains an adapter, and keeps the model as it is. None (default): trains all.
         freeze_vision_tower: Keeps that of a vision-language model as it is; False (default): trains it too.
+        gradient_checkpointing: Computes activations again in the backward pass: less memory, a third more time. False
+            (default): keeps them.
 
     Its state is a flat dict of weights by their names in the model (see `rllib_gigpo.rl_modules.weights`); with an
     adapter, of the adapter's alone. A checkpoint of it holds the same weights in `huggingface/`: a Hugging Face model
@@ -106,6 +111,13 @@ class CausalLMRLModule(WeightsFolderRLModule):
             self.lm.get_submodule(part).requires_grad_(False)
         if self.inference_only:
             self.lm.requires_grad_(False)
+        elif self.model_config.get(GRADIENT_CHECKPOINTING):
+            self.checkpoint_gradients()
+
+    @property
+    @override(WeightsFolderRLModule)
+    def network(self) -> PreTrainedModel:
+        return self.lm
 
     def load_base(self) -> PreTrainedModel:
         """The model at `model_path`, without an adapter, on the CPU."""
