@@ -39,9 +39,10 @@ def anchor_state_ids(
     """Numbers the distinct (rollout group, state) pairs by first appearance.
 
     Args:
-        observations: T states, each a str, an integer, an ndarray (not of objects), or a mapping or sequence of these,
-            like the observations of Dict and Tuple spaces. Arrays are equal when shape, dtype and bytes are, so 0.0 and
-            −0.0 differ; the order of a mapping's keys does not matter; kinds of states never equal each other.
+        observations: T states, each a str, an integer, an ndarray (not of objects), a StoredImage, or a mapping or
+            sequence of these, like the observations of Dict and Tuple spaces. Arrays are equal when shape, dtype and
+            bytes are, so 0.0 and −0.0 differ; the order of a mapping's keys does not matter; kinds of states never
+            equal each other.
         group_ids: T group ids.
         similarity_threshold: In (0, 1]: texts of a group that are at least this similar count as one state. None: only
             equal ones.

@@ -15,7 +15,8 @@ What that can and cannot do:
   in every state; cards of 56 × 56 do not.
 * A picture that is shifted, even by one pixel, is another picture: at an edge a mean moves by up to 32 levels.
 
-Where an environment knows its state, `info["anchor_state"]` needs none of this.
+Where an environment knows its state, `info["anchor_state"]` needs none of this, and leaves the pixels where they are:
+a comparison fetches those of the object store.
 """
 
 from __future__ import annotations

@@ -8,20 +8,27 @@ from typing import Any
 
 import numpy as np
 
+from rllib_gigpo.images import StoredImage
+
 
 def state_key(state: Any, row: int, pictures: list[np.ndarray] | None = None) -> Hashable:
     """A dictionary key for the content of `state`.
 
     Args:
-        state: A str, an integer, an ndarray (not of objects), or a mapping or sequence of these.
+        state: A str, an integer, an ndarray (not of objects), a StoredImage, or a mapping or sequence of these.
         row: For the error message.
         pictures: Where it is given, the pictures of the state are appended to it, and only their shapes are in the key.
+            Pixels that are in the object store are fetched for that.
 
     Raises:
         TypeError: The state is, or holds, something else.
     """
     if isinstance(state, str):
         return str(state)
+    if isinstance(state, StoredImage):
+        if pictures is None:
+            return "image", state.key
+        state = np.asarray(state)
     if isinstance(state, np.ndarray) and not state.dtype.hasobject:
         if pictures is not None and is_picture(state):
             pictures.append(state)

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from rllib_gigpo.rl_modules.causal_lm_rl_module import CausalLMRLModule, response_logits
+from rllib_gigpo.rl_modules.causal_lm_rl_module import CausalLMRLModule
 from rllib_gigpo.rl_modules.lora import adapter_disabled, has_adapter
 
 
@@ -26,9 +26,10 @@ class ReferencePolicy:
     """
 
     def __init__(self, module: CausalLMRLModule, device: torch.device | str):
+        self._module = module
         self._lm = module.lm if has_adapter(module.lm) else module.load_base().requires_grad_(False).to(device)
 
     def logits(self, batch: dict[str, Any]) -> torch.Tensor:
-        """Logits of the response tokens of a micro-batch, [M, V]; see `response_logits`."""
+        """Logits of the response tokens of a micro-batch, [M, V]; see `CausalLMRLModule.response_logits`."""
         with torch.no_grad(), adapter_disabled(self._lm):
-            return response_logits(self._lm, batch)
+            return self._module.response_logits(self._lm, batch)

@@ -50,7 +50,7 @@ def test_an_unknown_variable_is_named_when_the_template_is_made() -> None:
 )
 def test_an_unknown_field_of_a_turn_is_named_when_the_template_is_made(source: str) -> None:
     with pytest.raises(
-        ValueError, match=r"unknown fields \['reward'\] of a turn.*known are \['observation', 'action'\]"
+        ValueError, match=r"unknown fields \['reward'\] of a turn.*known are \['observation', 'action', 'image'\]"
     ):
         PromptTemplate(source)
 

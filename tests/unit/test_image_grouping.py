@@ -14,6 +14,7 @@ from rllib_gigpo.env_adapters import embedded_model_path, make_env
 from rllib_gigpo.env_adapters.gym_cards.drawing import formula_table, number_line
 from rllib_gigpo.env_adapters.gym_cards.hands import RANKS, SUITS
 from rllib_gigpo.env_adapters.sokoban.sokoban import Sokoban
+from rllib_gigpo.images import ImageStore
 
 pytestmark = pytest.mark.unit
 
@@ -114,3 +115,11 @@ def test_an_impossible_tolerance_is_refused(tolerance: object) -> None:
     config.generation(max_prompt_tokens=160, max_response_tokens=32).training(image_tolerance=tolerance)
     with pytest.raises(ValueError, match="image_tolerance"):
         config.validate()
+
+
+def test_stored_images_are_compared_as_their_pixels_are() -> None:
+    store = ImageStore()
+    pictures = noisy(sokoban_pictures()[0], 3, 3)
+    states = [{"text": "", "image": store.add(picture)} for picture in [*pictures, pictures[0]]]
+    assert anchor_state_ids(states, [0] * 4).tolist() == [0, 1, 2, 0]
+    assert anchor_state_ids(states, [0] * 4, image_tolerance=3).tolist() == [0, 0, 0, 0]
