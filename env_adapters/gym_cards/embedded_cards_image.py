@@ -18,22 +18,18 @@ from rllib_gigpo.env_adapters.gym_cards import EZPOINTS, NUMBERLINE, SMALL_PICTU
 from rllib_gigpo.env_adapters.gym_cards.ezpoints import EZPoints
 from rllib_gigpo.env_adapters.gym_cards.ezpoints_expert import expert_actions, tasks_by_numbers, unused_numbers
 from rllib_gigpo.env_adapters.gym_cards.number_line import NumberLine
-from rllib_gigpo.rl_modules.embedded import (
-    build_image_processor,
-    build_tokenizer,
-    build_vision_language_model,
-    imitate_pictures,
-    save_vision_language_model,
-)
+from rllib_gigpo.env_adapters.picture_warm_up import Stage, Vision, build
+from rllib_gigpo.rl_modules.embedded import NamedPicture, PictureRow
 
 SEED = 0
-EPISODES = 2500
-NUMBERLINE_EPISODES = 250
-EXPERT_PROBABILITY = 0.42
-STEPS = 900
-LEARNING_RATE = 3e-3
 # A picture of 56 × 56 is four tokens: the upper half of each card is one, and so is each number of NumberLine.
-TOKEN_PIXELS = 28
+VISION = Vision(token_pixels=28, max_pixels=56 * 56, naming_steps=1000, naming_learning_rate=3e-3)
+HANDS_PER_PAIR = 40  # for the vision tower
+EPISODES = 1200
+NUMBERLINE_EPISODES = 150
+EXPERT_PROBABILITY = 0.42
+STEPS = 400
+LEARNING_RATE = 3e-3
 
 
 def ezpoints_game(task: int) -> Generator[Turn, str, None]:
@@ -89,30 +85,35 @@ def number_line_thought(target: int, current: int) -> str:
     return f"Target {target}, current {current}."
 
 
-def build(directory: Path) -> None:
-    """Builds tokenizer and model, warms the model up, and writes both to `directory`."""
-    rows = [
-        *picture_demonstrations(
-            ezpoints_game, EZPOINTS.agent_format, episodes=EPISODES, played_by_expert=EXPERT_PROBABILITY, seed=SEED
-        ),
-        *picture_demonstrations(
-            number_line_game, NUMBERLINE.agent_format, episodes=NUMBERLINE_EPISODES, played_by_expert=0, seed=SEED
-        ),
-    ]
-    tokenizer = build_tokenizer([text for row in rows for text in row[1:]], with_images=True)
-    image_processor = build_image_processor(token_pixels=TOKEN_PIXELS, max_pixels=SMALL_PICTURES["image_size"] ** 2)
-    model = build_vision_language_model(tokenizer, seed=SEED, token_pixels=TOKEN_PIXELS)
-    losses = imitate_pictures(
-        model, tokenizer, image_processor, rows, steps=STEPS, learning_rate=LEARNING_RATE, seed=SEED
+def pictures() -> list[NamedPicture]:
+    """Pictures of both games, and what their tokens show."""
+    shown = []
+    cards = EZPoints(**SMALL_PICTURES)
+    for hands in tasks_by_numbers():
+        for task in hands[:HANDS_PER_PAIR]:
+            observation, info = cards.reset(options={"task": task})
+            # One character each, and a second one for the place.
+            left, right = (f"{'T' if number == 10 else number}" for number in info["Numbers"])
+            shown.append(NamedPicture(observation["image"], [f"{left}a", f"{right}b"] * 2))
+    line = NumberLine(**SMALL_PICTURES)
+    for task in range(len(shown) // 4):
+        observation, info = line.reset(options={"task": task})
+        shown.append(NamedPicture(observation["image"], ["", f"{info['Target']}a", "", f"{info['Current']}b"]))
+    return shown
+
+
+def rows() -> list[PictureRow]:
+    """What the whole model imitates."""
+    of_ezpoints = picture_demonstrations(
+        ezpoints_game, EZPOINTS.agent_format, episodes=EPISODES, played_by_expert=EXPERT_PROBABILITY, seed=SEED
     )
-    save_vision_language_model(directory, model, tokenizer, image_processor)
-    print(
-        f"{directory}: {model.num_parameters():,} parameters, {len(tokenizer)} tokens, {len(rows)} rows, "
-        f"loss {losses[0]:.3f} at first, {losses[-1]:.3f} nats per token at last"
+    of_number_line = picture_demonstrations(
+        number_line_game, NUMBERLINE.agent_format, episodes=NUMBERLINE_EPISODES, played_by_expert=0, seed=SEED
     )
+    return [*of_ezpoints, *of_number_line]
 
 
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit(f"usage: python -m {__spec__.name} OUT")
-    build(Path(sys.argv[1]))
+    build(Path(sys.argv[1]), VISION, pictures(), [Stage(rows(), STEPS, LEARNING_RATE)], seed=SEED)

@@ -2,6 +2,7 @@
 
 from rllib_gigpo.rl_modules.embedded.build import build_causal_lm, save_model
 from rllib_gigpo.rl_modules.embedded.imitation import PictureRow, encode_picture_prompt, imitate, imitate_pictures
+from rllib_gigpo.rl_modules.embedded.naming import NamedPicture, teach_to_name
 from rllib_gigpo.rl_modules.embedded.tokenizer import build_tokenizer
 from rllib_gigpo.rl_modules.embedded.transplant import transplant
 from rllib_gigpo.rl_modules.embedded.vision import (
@@ -12,6 +13,7 @@ from rllib_gigpo.rl_modules.embedded.vision import (
 from rllib_gigpo.rl_modules.embedded.warm_start import warm_start
 
 __all__ = [
+    "NamedPicture",
     "PictureRow",
     "build_causal_lm",
     "build_image_processor",
@@ -22,6 +24,7 @@ __all__ = [
     "imitate_pictures",
     "save_model",
     "save_vision_language_model",
+    "teach_to_name",
     "transplant",
     "warm_start",
 ]

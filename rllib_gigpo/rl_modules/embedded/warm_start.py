@@ -67,7 +67,7 @@ def warm_start(
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _learning_rate_share(step, steps))
     losses = []
     model.train()
-    with _one_thread():
+    with one_thread():
         for _ in range(steps):
             chosen = rng.integers(len(prompts), size=BATCH_ROWS)
             shown = [] if images is None else [images[i] for i in chosen]
@@ -116,7 +116,8 @@ def _vision_inputs(images: Sequence[Pixels], is_placeholder: torch.Tensor) -> di
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
+    """Torch computes on one thread, so that the order of every sum is the same each time."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
