@@ -151,6 +151,13 @@ class CausalLMRLModule(WeightsFolderRLModule):
             f"the model in {self.model_config[MODEL_PATH]} reads text alone, but its prompt has {len(images)} images"
         )
 
+    def with_placeholders(self, prompt_ids: np.ndarray, images: Sequence[StoredImage]) -> np.ndarray:
+        """The inverse of `with_image_tokens`, for engines that expand placeholders by themselves: one id per image.
+        Raises ValueError where the prompt has not the image tokens that its images take."""
+        if images:
+            raise ValueError(f"the model in {self.model_config[MODEL_PATH]} reads text alone, not {len(images)} images")
+        return prompt_ids
+
     @classmethod
     def make_model_inputs(cls, model_path: str) -> ModelInputs:
         """What forward passes of the model of a directory take of rows, whatever its weights, and whether it has its

@@ -154,6 +154,14 @@ def test_rows_and_images_that_do_not_belong_together_are_an_error(module: Causal
         log_probs(module, rows)
 
 
+def test_an_engine_that_expands_placeholders_gets_one_per_image(module: CausalLMRLModule) -> None:
+    image = ImageStore().add(random_image())
+    ids, images = prompt_of(module, f"{FIRST}a{SECOND}", [image, image])
+    collapsed = module.with_placeholders(ids, images)
+    assert len(ids) - len(collapsed) == 10 and (collapsed == module.lm.config.image_token_id).sum() == 2
+    np.testing.assert_array_equal(module.with_image_tokens(collapsed, images), ids)
+
+
 def test_more_placeholders_than_images_are_an_error(module: CausalLMRLModule) -> None:
     image = ImageStore().add(random_image())
     ids, _ = prompt_of(module, f"{FIRST}{SECOND}", [image, image])

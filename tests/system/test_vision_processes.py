@@ -50,13 +50,13 @@ def test_processes_change_nothing_and_images_outlive_the_runners_that_drew_them(
     expected = weights_of(alone)
     alone.stop()
 
-    algo = config_of(directory, num_env_runners=2, num_learners=2).build_algo()
+    algo = config_of(directory, num_env_runners=1, num_learners=2).build_algo()
     try:
         before = weights_of(algo)
         sampled = record_samples(algo)
         algo.train()
         assert tokens_of(sampled) == tokens_of(sampled_alone)
-        assert largest_difference(before, expected) > 1e-2
+        assert largest_difference(before, expected) > 1e-3
         assert largest_difference(weights_of(algo), expected) < 1e-5
 
         # 16 trajectories of pictures of 270 kB: what the driver has of them is small, and yet leads to the pixels.
