@@ -185,7 +185,11 @@ class GroupPolicy(CheckpointedAlgorithm):
         delivery = deliver_weights(
             self.learner_group,
             self._runners,
-            model_dtypes={id_: self.config.get_config_for_module(id_).model_dtype for id_ in self.config.policies},
+            model_dtypes={
+                # A learner that computes in bfloat16 proves no more than one whose weights are.
+                id_: "bfloat16" if self.config.mixed_precision else self.config.get_config_for_module(id_).model_dtype
+                for id_ in self.config.policies
+            },
             timeout_s=self.config.env_runner_restore_timeout_s,
         )
         self._log(WEIGHT_DELIVERY_RESULTS, delivery.metrics())
