@@ -6,6 +6,8 @@ a game is made.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from rllib_gigpo.agent_formats import AgentFormat
 from rllib_gigpo.environment_entry import EnvironmentEntry
 
@@ -47,4 +49,20 @@ ALFWORLD = EnvironmentEntry(
     name="ALFWorld",
     entry_point="rllib_gigpo.env_adapters.alfworld.alfworld_env:ALFWorld",
     agent_format=AgentFormat(prompt_template=ALFWORLD_PROMPT, history_length=2),
+)
+
+# Short, and without the observations of the history: the commands tell where the agent has been. The task comes last,
+# at a constant distance from where the answer begins: a tiny model can then copy from it.
+ALFWORLD_TINY_PROMPT = """\
+Reply <think>reason</think><action>command</action>.
+Did: {{ history | map(attribute="action") | join("; ") or "nothing" }}
+{{ observation if step else observation.split("\\n\\n")[0] }}
+Commands: {{ admissible_actions | reject("equalto", "help") | join("; ") }}
+Task: {{ task }}."""
+
+ALFWORLD_TINY = EnvironmentEntry(
+    name="ALFWorldTiny",
+    entry_point="rllib_gigpo.env_adapters.alfworld.tiny:ALFWorldTiny",
+    agent_format=AgentFormat(prompt_template=ALFWORLD_TINY_PROMPT, history_length=8),
+    embedded_model=Path(__file__).parent / "embedded_models" / "alfworld_tiny",
 )
