@@ -26,21 +26,6 @@ STAGES = (
 
 
 @dataclass(frozen=True)
-class Suite:
-    """An environment, and what all runs in it share.
-
-    Attributes:
-        environment: Registered name; the embedded model of that name is trained.
-        iterations: Training iterations of a run.
-        training: Arguments of `training()`, the same for every algorithm.
-    """
-
-    environment: str
-    iterations: int
-    training: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
 class Choice:
     """An algorithm, and which of the settings make sense for it.
 
@@ -55,17 +40,44 @@ class Choice:
     settings: tuple[Mapping[str, Any], ...] = field(default=({},))
 
 
+@dataclass(frozen=True)
+class Suite:
+    """An environment, and what all runs in it share.
+
+    Attributes:
+        environment: Registered name; the embedded model of that name is trained.
+        iterations: Training iterations of a run.
+        training: Arguments of `training()`, the same for every algorithm.
+        env_config: Options of the environment.
+        algorithms: By name; None: all of ALGORITHMS.
+    """
+
+    environment: str
+    iterations: int
+    training: Mapping[str, Any]
+    env_config: Mapping[str, Any] = field(default_factory=dict)
+    algorithms: Mapping[str, Choice] | None = None
+
+
+ALGORITHMS = {
+    "GRPO": Choice(),
+    "GiGPO": Choice(),
+}
+
 # For models of 0.4 million parameters; the sizes and rates of tuned_examples/gigpo/*_text_tiny.py.
 _SHARED = {"group_size": 8, "num_minibatches": 4, "adam_betas": (0.9, 0.95), "weight_decay": 0.0}
 
 SUITES = {
     "ezpoints": Suite("EZPoints", iterations=40, training={**_SHARED, "groups_per_iteration": 8, "lr": 3e-4}),
     "household": Suite("Household", iterations=30, training={**_SHARED, "groups_per_iteration": 16, "lr": 5e-4}),
-}
-
-ALGORITHMS = {
-    "GRPO": Choice(),
-    "GiGPO": Choice(),
+    # So few steps that hardly anybody wins at first: what groups differ in is their number of invalid actions.
+    "household_six_steps": Suite(
+        "Household",
+        iterations=30,
+        training={**_SHARED, "groups_per_iteration": 8, "lr": 5e-4},
+        env_config={"max_steps": 6},
+        algorithms={"GRPO": Choice(ratios=("token",)), "GiGPO": Choice(ratios=("token",))},
+    ),
 }
 
 
@@ -102,7 +114,7 @@ class Run:
         return (
             algorithm_class(self.algorithm)
             .get_default_config()
-            .environment(suite.environment)
+            .environment(suite.environment, env_config=dict(suite.env_config))
             .language_model(model_path=str(embedded_model_path(suite.environment)))
             .generation(max_prompt_tokens=160, max_response_tokens=32)
             .training(**suite.training)
@@ -115,7 +127,13 @@ class Run:
         )
 
     def _further_arguments(self) -> Mapping[str, Any]:
-        return {setting_text(setting): setting for setting in ALGORITHMS[self.algorithm].settings}[self.setting]
+        settings = _algorithms(self.suite)[self.algorithm].settings
+        return {setting_text(setting): setting for setting in settings}[self.setting]
+
+
+def _algorithms(suite: str) -> Mapping[str, Choice]:
+    own = SUITES[suite].algorithms
+    return ALGORITHMS if own is None else own
 
 
 def setting_text(setting: Mapping[str, Any]) -> str:
@@ -128,7 +146,7 @@ def planned_runs(suite: str) -> Iterator[Run]:
     for ratios, floor in STAGES:
         for seed in SEEDS:
             for ratio in ratios:
-                for algorithm, choice in ALGORITHMS.items():
+                for algorithm, choice in _algorithms(suite).items():
                     if ratio in choice.ratios and floor in choice.floors:
                         for setting in choice.settings:
                             yield Run(suite, algorithm, ratio, floor, seed, setting_text(setting))

@@ -18,3 +18,7 @@ INVALID_REASON = "invalid_reason"  # str, infos[t + 1], present where the action
 ANCHOR_STATE = "anchor_state"  # str | ndarray, any info: a better state key than the observation
 ADMISSIBLE_ACTIONS = "admissible_actions"  # list[str], any info
 ENDING = "ending"  # str, last info: see rllib_gigpo.env_runners.endings
+
+# The same, in the episodes of a multi-agent environment's agents only.
+ENTERED_AT = "entered_at"  # int, infos[0]: step of the environment, 0 for `reset`, that first showed the agent anything
+ENV_STEPS = "env_steps"  # int, last info: steps of the environment until the trajectory's end

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any
 
 import gymnasium as gym
+from gymnasium import spaces
 from ray.tune.registry import ENV_CREATOR, _global_registry
 
 from rllib_gigpo import registry
@@ -52,6 +53,48 @@ def check_environment(env: Any) -> None:
             _check_creator(_imported(env), f"env={env!r}")
         else:
             registry.environment(env)
+
+
+def check_text_observations(space: gym.Space | None) -> None:
+    """Raises ValueError where a text-only model would not see what an environment shows: a picture, or another array.
+
+    Args:
+        space: The observation space; None where it is not known.
+    """
+    parts = space.spaces if isinstance(space, spaces.Dict) else {"": space}
+    unseen = sorted(name for name, part in parts.items() if isinstance(part, spaces.Box))
+    if unseen:
+        names = ", ".join(repr(name) for name in unseen if name)
+        raise ValueError(
+            f"the environment shows arrays{f' ({names})' if names else ''} in its observation space, but the model "
+            "reads text alone and would not see them. Have the environment show text, as with env_config="
+            '{"observation": "text"} of the card games, or wrap it'
+        )
+
+
+def is_multi_agent(env: Any) -> bool | None:
+    """Whether a config's `env` is a class of RLlib's `MultiAgentEnv`, or names one; None where it takes an environment
+    to tell: for functions, and Gymnasium ids."""
+    from ray.rllib.env.multi_agent_env import MultiAgentEnv
+
+    found = environment_class(env)
+    return None if found is None else issubclass(found, MultiAgentEnv)
+
+
+def environment_class(env: Any) -> type[gym.Env] | None:
+    """The environment's class, where a config's `env` is one or names one."""
+    found: Any = env
+    if isinstance(env, str):
+        try:
+            if env in registry.environment_names():
+                found = registry.environment(env).load()
+            elif _global_registry.contains(ENV_CREATOR, env):
+                found = _global_registry.get(ENV_CREATOR, env)
+            elif env not in gym.registry and "." in env:
+                found = _imported(env)
+        except (ImportError, ValueError):  # said where the environment is checked, or made
+            return None
+    return found if isinstance(found, type) and issubclass(found, gym.Env) else None
 
 
 def _check_creator(env: Any, name: str) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import partial
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rllib_gigpo.environment_entry import EnvironmentEntry
@@ -78,16 +79,26 @@ def register_with_ray() -> None:
     Ray keeps pickled values in its registry and unpickles one when it is looked up, in whichever process. What goes in
     here is a reference to the name, so that registering imports no algorithm, environment or torch.
 
+    A name that RLlib gives to an algorithm of its own, such as PPO, stays RLlib's in Ray: `tune.Tuner` takes ours as a
+    class.
+
     `rllib_gigpo/__init__.py` calls this as soon as `ray.tune.registry` is imported, and after each `ray.shutdown`,
     with which Ray forgets all registered names.
     """
     from ray.tune import registry as ray_registry
 
     for name in algorithm_names():
+        if _is_name_of_rllib(name, Path(ray_registry.__file__).parents[1]):
+            continue
         # Not `tune.register_trainable`: it wants the class itself, and so would import every algorithm.
         ray_registry._global_registry.register(ray_registry.TRAINABLE_CLASS, name, _AlgorithmByName(name))
     for name in environment_names():
         ray_registry.register_env(name, partial(make_environment, name))
+
+
+def _is_name_of_rllib(name: str, ray_folder: Path) -> bool:
+    # By its folder: RLlib registers its own only when it is imported, which takes seconds.
+    return (ray_folder / "rllib" / "algorithms" / name.lower()).is_dir()
 
 
 class _AlgorithmByName:

@@ -17,9 +17,10 @@ class StepRows:
         rewards: float32[T], the environment's rewards, without the invalid-action penalty.
         invalid: bool[T], True where the action was invalid.
         trajectory_ids: int64[T].
-        group_ids: int64[T], the rollout group of each row.
+        group_ids: int64[T], the rollout group of each row; with several agents, that of its group, agent and module.
         anchor_ids: int64[T], equal for two rows of one group that show the same anchor state.
         terminated: bool[T], True on the last row of a trajectory that ended by itself (not by a limit).
+        response_lengths: int64[T], response tokens.
     """
 
     rewards: np.ndarray
@@ -28,9 +29,14 @@ class StepRows:
     group_ids: np.ndarray
     anchor_ids: np.ndarray
     terminated: np.ndarray
+    response_lengths: np.ndarray
 
     def __len__(self) -> int:
         return len(self.rewards)
+
+    def take(self, indices: np.ndarray) -> StepRows:
+        """The rows of `indices` (int64[K]), in that order; trajectories must stay whole."""
+        return StepRows(**{field.name: getattr(self, field.name)[indices] for field in fields(self)})
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,11 @@ class TokenRows:
         weights_version: int64[T], version of the weights that sampled the row.
         old_logp: float32[M] or None, log-probabilities under the policy before the first optimizer step of this batch.
         reference_logp: float32[M] or None, log-probabilities under the reference policy.
+        token_advantages: float32[M] or None, one per response token, in place of `advantages` where there are any.
+        values: float32[M] or None, the critic's before the first optimizer step, of the state before each response
+            token; values of steps are the same for every token of the response.
+        value_targets: float32[M] or None, what the critic learns; laid out like `values`.
+        module_ids: str[T] or None, the module that sampled each row; None where there is one module only.
     """
 
     token_ids: np.ndarray
@@ -61,6 +72,10 @@ class TokenRows:
     weights_version: np.ndarray
     old_logp: np.ndarray | None = None
     reference_logp: np.ndarray | None = None
+    token_advantages: np.ndarray | None = None
+    values: np.ndarray | None = None
+    value_targets: np.ndarray | None = None
+    module_ids: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -75,8 +90,8 @@ class TokenRows:
 
     def take(self, indices: np.ndarray) -> TokenRows:
         """The rows of `indices` (int64[K]), in that order."""
-        of_tokens = _packed_indices(self.lengths, indices)
-        of_response = _packed_indices(self.response_lengths, indices)
+        of_tokens = packed_indices(self.lengths, indices)
+        of_response = packed_indices(self.response_lengths, indices)
         return TokenRows(
             token_ids=self.token_ids[of_tokens],
             lengths=self.lengths[indices],
@@ -85,19 +100,55 @@ class TokenRows:
             advantages=self.advantages[indices],
             in_loss=self.in_loss[indices],
             weights_version=self.weights_version[indices],
-            old_logp=None if self.old_logp is None else self.old_logp[of_response],
-            reference_logp=None if self.reference_logp is None else self.reference_logp[of_response],
+            **self._optional_columns(of_response),
+            module_ids=None if self.module_ids is None else self.module_ids[indices],
         )
+
+    def first_response_tokens(self) -> TokenRows:
+        """The same rows with each response cut to its first token: M = T, and every column has one value per row."""
+        prompt_and_one = self.lengths - self.response_lengths + 1
+        position = np.arange(self.num_tokens) - np.repeat(np.cumsum(self.lengths) - self.lengths, self.lengths)
+        first = np.cumsum(self.response_lengths) - self.response_lengths
+        return replace(
+            self,
+            token_ids=self.token_ids[position < np.repeat(prompt_and_one, self.lengths)],
+            lengths=prompt_and_one,
+            response_lengths=np.ones_like(self.response_lengths),
+            rollout_logp=self.rollout_logp[first],
+            **self._optional_columns(first),
+        )
+
+    def with_response_columns(self, **columns: np.ndarray) -> TokenRows:
+        """The same rows with these columns, by name: old_logp, values, …; float32[M] each."""
+        for name, column in columns.items():
+            if name not in _OPTIONAL_COLUMNS:
+                raise ValueError(f"{name!r} is no column of response tokens; those are {_OPTIONAL_COLUMNS}")
+            if column.shape != self.rollout_logp.shape:
+                raise ValueError(
+                    f"{name} has shape {column.shape}, the rows have {self.rollout_logp.shape} response tokens"
+                )
+        return replace(self, **columns)
+
+    def rows_of_modules(self, only_module_id: str) -> dict[str, np.ndarray]:
+        """int64[K], the rows of each module that has any; all are of `only_module_id` where `module_ids` is None."""
+        if self.module_ids is None:
+            return {only_module_id: np.arange(len(self))}
+        return {str(id_): np.flatnonzero(self.module_ids == id_) for id_ in np.unique(self.module_ids)}
+
+    def by_module(self, only_module_id: str) -> dict[str, TokenRows]:
+        """The rows of each module, see `rows_of_modules`, without `module_ids`."""
+        if self.module_ids is None:
+            return {only_module_id: self}
+        alike = replace(self, module_ids=None)
+        return {id_: alike.take(rows) for id_, rows in self.rows_of_modules(only_module_id).items()}
 
     def with_old_logp(self, old_logp: np.ndarray) -> TokenRows:
         """The same rows with `old_logp` (float32[M])."""
-        self._check_response_column("old_logp", old_logp)
-        return replace(self, old_logp=old_logp)
+        return self.with_response_columns(old_logp=old_logp)
 
     def with_reference_logp(self, reference_logp: np.ndarray) -> TokenRows:
         """The same rows with `reference_logp` (float32[M])."""
-        self._check_response_column("reference_logp", reference_logp)
-        return replace(self, reference_logp=reference_logp)
+        return self.with_response_columns(reference_logp=reference_logp)
 
     def with_advantages(self, advantages: np.ndarray, in_loss: np.ndarray) -> TokenRows:
         """The same rows with `advantages` (float32[T]) and `in_loss` (bool[T])."""
@@ -116,6 +167,7 @@ class TokenRows:
         advantages: np.ndarray | None = None,
         in_loss: np.ndarray | None = None,
         weights_version: np.ndarray | None = None,
+        module_ids: np.ndarray | None = None,
     ) -> TokenRows:
         """Packs T prompts (int[P_i]), responses (int[R_i]) and their log-probabilities (float[R_i]).
 
@@ -142,6 +194,7 @@ class TokenRows:
             weights_version=np.zeros(rows, np.int64)
             if weights_version is None
             else np.asarray(weights_version, np.int64),
+            module_ids=module_ids,
         )
 
     @classmethod
@@ -158,11 +211,14 @@ class TokenRows:
             columns[field.name] = None if missing else np.concatenate(values)
         return cls(**columns)
 
-    def _check_response_column(self, name: str, column: np.ndarray) -> None:
-        if column.shape != self.rollout_logp.shape:
-            raise ValueError(
-                f"{name} has shape {column.shape}, the rows have {self.rollout_logp.shape} response tokens"
-            )
+    def _optional_columns(self, of_response: np.ndarray) -> dict[str, Any]:
+        """The items `of_response` (int64[m]) of each optional column that is set."""
+        columns = {name: getattr(self, name) for name in _OPTIONAL_COLUMNS}
+        return {name: None if column is None else column[of_response] for name, column in columns.items()}
+
+
+# Columns of TokenRows with one value per response token that not every algorithm has.
+_OPTIONAL_COLUMNS = ("old_logp", "reference_logp", "token_advantages", "values", "value_targets")
 
 
 class TokenRowBatch(MultiAgentBatch):
@@ -177,7 +233,7 @@ class TokenRowBatch(MultiAgentBatch):
         self.count = env_steps
 
 
-def _packed_indices(lengths: np.ndarray, rows: np.ndarray) -> np.ndarray:
+def packed_indices(lengths: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Positions, in an array packed with `lengths` (int64[T]), of all items of `rows` (int64[K]), in their order."""
     starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]) if len(lengths) else np.zeros(0, np.int64)
     counts = lengths[rows]

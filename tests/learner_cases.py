@@ -10,8 +10,10 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.learner.learner_group import LearnerGroup
 
+from rllib_gigpo.learners.actor_critic_torch_learner import ActorCriticTorchLearner
 from rllib_gigpo.learners.group_policy_torch_learner import GroupPolicyTorchLearner
 from rllib_gigpo.rl_modules.causal_lm_rl_module import causal_lm_spec
+from rllib_gigpo.rl_modules.critic_rl_module import critic_id, critic_spec
 from rllib_gigpo.rl_modules.lora import LoraSettings
 from rllib_gigpo.rows import TokenRowBatch, TokenRows
 
@@ -27,6 +29,7 @@ _SETTINGS: dict[str, Any] = {
     "importance_weight_cap": None,
     "kl_coeff": 0.0,
     "kl_estimator": "k3",
+    "kl_in": "loss",
     "entropy_coeff": 0.0,
     "micro_batch_tokens": 4096,
     "max_response_tokens": 16,
@@ -40,20 +43,34 @@ _SETTINGS: dict[str, Any] = {
 }
 
 
+# Of the critic, where there is one.
+_CRITIC_SETTINGS: dict[str, Any] = {
+    "critic_lr": 0.1,
+    "value_level": "step",
+    "value_clip": None,
+    "value_loss_coeff": 0.5,
+}
+
+
 def build_learner_group(
     model_directory: Path,
     *,
     num_learners: int = 0,
     dtype: Any = "float32",
     lora: LoraSettings | None = None,
+    critic: bool = False,
     **settings: Any,
 ) -> LearnerGroup:
     """A learner group over the model of a directory; `settings` replace the defaults above."""
-    config = AlgorithmConfig().learners(learner_class=GroupPolicyTorchLearner, num_learners=num_learners)
-    for name, value in {**_SETTINGS, **settings}.items():
+    learner_class = ActorCriticTorchLearner if critic else GroupPolicyTorchLearner
+    config = AlgorithmConfig().learners(learner_class=learner_class, num_learners=num_learners)
+    for name, value in {**_SETTINGS, **(_CRITIC_SETTINGS if critic else {}), **settings}.items():
         setattr(config, name, value)
-    spec = causal_lm_spec(str(model_directory), dtype=dtype, lora=lora)
-    return config.build_learner_group(rl_module_spec=spec.as_multi_rl_module_spec())
+    policy = causal_lm_spec(str(model_directory), dtype=dtype, lora=lora)
+    spec = policy.as_multi_rl_module_spec()
+    if critic:
+        spec.add_modules({critic_id(DEFAULT_MODULE_ID): critic_spec(policy)})
+    return config.build_learner_group(rl_module_spec=spec)
 
 
 def random_rows(count: int, *, seed: int = 0, vocabulary: int = 259) -> TokenRows:

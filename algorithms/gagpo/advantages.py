@@ -6,7 +6,7 @@ import math
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from rllib_gigpo.algorithms.group_policy.advantage_math import (
     Float32s,
@@ -25,6 +25,7 @@ from rllib_gigpo.algorithms.group_policy.advantage_math import (
     step_returns,
     step_table,
 )
+from rllib_gigpo.algorithms.group_policy.next_values import next_values
 
 NormalizeOver = Literal["group", "batch"]
 
@@ -97,7 +98,7 @@ def gagpo_advantages(
     value = statistics_within(returns, state).mean[state]
 
     reward = table.rewards - invalid_action_penalty * table.invalid
-    error = reward + gamma * _next_value(value, table, terminated) - value
+    error = reward + gamma * next_values(value, table.lengths, terminated) - value
     error[np.abs(error) <= ERROR_TOLERANCE * _group_scale(reward, returns, table)] = 0
     total = discounted_sums(error, table.lengths, gamma * lambda_)
     if normalize:
@@ -112,26 +113,6 @@ def gagpo_advantages(
             std_floor=std_floor,
         )
     return GAGPOAdvantages(total=as_float32(total), value=as_float32(value), returns=as_float32(returns))
-
-
-def _next_value(value: Float64s, table: StepTable, terminated: ArrayLike | None) -> Float64s:
-    """V̄ of the state after each row: float64[T], from V̄ of the row's own state (`value`, float64[T])."""
-    last = np.cumsum(table.lengths) - 1
-    following = np.append(value[1:], 0.0)[: len(value)]
-    following[last] = np.where(_cut_off(terminated, last, len(value)), value[last], 0.0)
-    return following
-
-
-def _cut_off(terminated: ArrayLike | None, last: NDArray[np.int64], rows: int) -> NDArray[np.bool_]:
-    """bool[N]: whether each trajectory, whose last row is `last` (int64[N]), did not end by itself."""
-    if terminated is None:
-        return np.zeros(len(last), bool)
-    flags = column("terminated", terminated, kinds="b", rows=rows)
-    goes_on = np.ones(rows, bool)
-    goes_on[last] = False
-    if len(wrong := np.flatnonzero((flags == 1) & goes_on)):
-        raise ValueError(f"terminated[{wrong[0]}] is True, but the trajectory goes on after that row")
-    return flags[last] == 0
 
 
 def _group_scale(reward: Float64s, returns: Float64s, table: StepTable) -> Float64s:

@@ -11,7 +11,7 @@ from ray.rllib.utils.annotations import override
 from rllib_gigpo.algorithms.gagpo.advantages import gagpo_advantages
 from rllib_gigpo.algorithms.group_policy.anchored_policy_config import AnchoredPolicyConfig
 from rllib_gigpo.algorithms.group_policy.fixed_keys import check_fixed_keys
-from rllib_gigpo.algorithms.group_policy.group_policy import ROLLOUT_GROUP_RESULTS, GroupPolicy
+from rllib_gigpo.algorithms.group_policy.group_policy import GroupPolicy
 from rllib_gigpo.rows import StepRows
 
 _NORMALIZATIONS = ("group", "batch", "none")
@@ -101,7 +101,7 @@ class GAGPO(GroupPolicy):
     @override(GroupPolicy)
     def compute_advantages(self, rows: StepRows) -> np.ndarray:
         normalization = self.config.advantage_normalization
-        advantages = gagpo_advantages(
+        return gagpo_advantages(
             rows.rewards,
             rows.trajectory_ids,
             rows.group_ids,
@@ -116,6 +116,3 @@ class GAGPO(GroupPolicy):
             std_floor=self.config.advantage_std_floor,
             trajectory_advantage_weight=self.config.trajectory_advantage_weight,
         ).total
-        low, high = np.quantile(advantages, (0.25, 0.75))
-        self._log(ROLLOUT_GROUP_RESULTS, {"advantage_iqr": float(high - low)})
-        return advantages

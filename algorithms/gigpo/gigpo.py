@@ -8,9 +8,9 @@ import numpy as np
 from ray.rllib.algorithms.algorithm_config import NotProvided
 from ray.rllib.utils.annotations import override
 
-from rllib_gigpo.algorithms.gigpo.advantages import gigpo_advantages
+from rllib_gigpo.algorithms.gigpo.advantages import GiGPOAdvantages, gigpo_advantages
 from rllib_gigpo.algorithms.group_policy.anchored_policy_config import AnchoredPolicyConfig
-from rllib_gigpo.algorithms.group_policy.group_policy import ROLLOUT_GROUP_RESULTS, GroupPolicy
+from rllib_gigpo.algorithms.group_policy.group_policy import GroupPolicy
 from rllib_gigpo.rows import StepRows
 
 
@@ -61,7 +61,20 @@ class GiGPO(GroupPolicy):
 
     @override(GroupPolicy)
     def compute_advantages(self, rows: StepRows) -> np.ndarray:
-        advantages = gigpo_advantages(
+        return self._advantages(rows).total
+
+    @override(GroupPolicy)
+    def credit_metrics(self, rows: StepRows, advantages: np.ndarray) -> dict[str, float]:
+        # An inert step advantage (anchors that never repeat) would otherwise look like a healthy GRPO run.
+        parts = self._advantages(rows)
+        return super().credit_metrics(rows, advantages) | {
+            "episode_advantage_std": float(parts.episode.std()),
+            "step_advantage_std": float(parts.step.std()),
+            "step_advantage_zero_share": float((parts.step == 0).mean()),
+        }
+
+    def _advantages(self, rows: StepRows) -> GiGPOAdvantages:
+        return gigpo_advantages(
             rows.rewards,
             rows.trajectory_ids,
             rows.group_ids,
@@ -74,13 +87,3 @@ class GiGPO(GroupPolicy):
             invalid_action_penalty=self.config.invalid_action_penalty,
             std_floor=self.config.advantage_std_floor,
         )
-        # An inert step advantage (anchors that never repeat) would otherwise look like a healthy GRPO run.
-        self._log(
-            ROLLOUT_GROUP_RESULTS,
-            {
-                "episode_advantage_std": float(advantages.episode.std()),
-                "step_advantage_std": float(advantages.step.std()),
-                "step_advantage_zero_share": float((advantages.step == 0).mean()),
-            },
-        )
-        return advantages.total

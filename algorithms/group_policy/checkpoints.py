@@ -17,8 +17,8 @@ from ray.rllib.utils.checkpoints import Checkpointable
 
 MANIFEST_FILE = "checkpoint_manifest.json"
 _SAVING_INSIDE = ".saving"
-# The trained model, as a Hugging Face directory within a checkpoint.
-OWN_MODEL = "learner_group/learner/rl_module/default_policy/huggingface"
+# The trained model of each module, as a Hugging Face directory within a checkpoint.
+_OWN_MODELS = "learner_group/learner/rl_module/*/huggingface"
 
 
 def locate(path: Any, filesystem: pyarrow.fs.FileSystem | None = None) -> tuple[str, pyarrow.fs.FileSystem]:
@@ -117,28 +117,46 @@ def check_checkpoint(path: str, filesystem: pyarrow.fs.FileSystem, algorithm: ty
 
 
 def config_with_own_model(path: str, filesystem: pyarrow.fs.FileSystem) -> dict[str, Any] | None:
-    """The config's state in a local checkpoint, with the checkpoint's own model where the one at `model_path` is gone.
+    """The config's state in a local checkpoint, with the checkpoint's own models where those at `model_path` are gone.
 
     Unpickles it: only for a checkpoint that `check_checkpoint` accepted, and whose origin is trusted.
 
     Returns:
-        None where the model is still at `model_path`.
+        None where every model is still at its `model_path`.
 
     Raises:
-        ValueError: It is gone and is needed itself: below a LoRA adapter, or as the reference policy of a KL term.
+        ValueError: One is gone and is needed itself: below a LoRA adapter, or as the reference policy of a KL term.
     """
     with filesystem.open_input_stream(f"{path}/{Checkpointable.CLASS_AND_CTOR_ARGS_FILE_NAME}") as stream:
         config: dict[str, Any] = pickle.load(stream)["ctor_args_and_kwargs"][0][0]
-    own_model = Path(path, OWN_MODEL)
-    if Path(config["model_path"]).is_dir() or not own_model.is_dir():
+    found = {model.parent.name: model for model in sorted(Path(path).glob(_OWN_MODELS))}
+    overrides: dict[str, dict[str, Any]] = dict(config["algorithm_config_overrides_per_module"])
+    own_models = {}
+    for module_id, model in found.items():
+        of_module = {**config, **overrides.get(module_id, {})}
+        if not Path(of_module["model_path"]).is_dir():
+            _check_replaceable(of_module, path)
+            own_models[module_id] = str(model)
+    if not own_models:
         return None
+    first = next(iter(own_models.values()))
+    if len(found) > 1:
+        overrides |= {id_: {**overrides.get(id_, {}), "model_path": model} for id_, model in own_models.items()}
+    return {
+        **config,
+        "model_path": config["model_path"] if Path(config["model_path"]).is_dir() else first,
+        "algorithm_config_overrides_per_module": overrides,
+    }
+
+
+def _check_replaceable(config: dict[str, Any], path: str) -> None:
+    """Raises ValueError where a module needs the very model that is gone from its `model_path`."""
     if config["lora_rank"] or config["kl_coeff"]:
         use = "the LoRA adapter's base" if config["lora_rank"] else "the reference policy of kl_coeff"
         raise ValueError(
             f"model_path {config['model_path']!r} of the checkpoint {path} is not there any more. It is {use}, which "
             "the checkpoint does not hold: give from_checkpoint(…, config=…) a config with the model's new path."
         )
-    return {**config, "model_path": str(own_model)}
 
 
 def _staging(final: Path) -> Path:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
+from rllib_gigpo.agent_formats import check_parser
 from rllib_gigpo.algorithms.group_policy.value_checks import check_dictionary, check_value_types
 from rllib_gigpo.environments import check_environment
 from rllib_gigpo.rl_modules.lora import check_lora_targets
@@ -42,6 +43,7 @@ _CHOICES = {
         "sequence-mean-token-sum-norm",
     ),
     "kl_estimator": ("k1", "k2", "k3"),
+    "kl_in": ("loss", "reward"),
     "optimizer": ("adamw", "sgd"),
 }
 _NOT_NEGATIVE = ("advantage_std_floor", "invalid_action_penalty", "entropy_coeff", "weight_decay")
@@ -98,14 +100,16 @@ def check_values(config: Any) -> Iterator[str]:
     for key in _NOT_NEGATIVE:
         if not getattr(config, key) >= 0:
             yield f"{key}={getattr(config, key)!r} must not be negative."
-    yield from _check_loss(config)
-    yield from _check_lora(config)
+    yield from check_loss(config)
+    yield from check_lora(config)
     yield from _check_groups(config)
-    yield from _check_environment_and_model(config)
+    yield from _check_environment(config)
+    yield from check_model(config)
     yield from _check_evaluation(config)
 
 
-def _check_loss(config: Any) -> Iterator[str]:
+def check_loss(config: Any) -> Iterator[str]:
+    """Yields a message for each value of the loss that cannot work."""
     if not 0 < config.clip_low <= 1:
         yield f"clip_low={config.clip_low} must be in (0, 1]."
     if not config.clip_high > 0:
@@ -153,7 +157,8 @@ def _check_evaluation(config: Any) -> Iterator[str]:
             )
 
 
-def _check_lora(config: Any) -> Iterator[str]:
+def check_lora(config: Any) -> Iterator[str]:
+    """Yields a message for each value of the LoRA adapter that cannot work."""
     if config.lora_rank is None:
         for key, default in (("lora_alpha", None), ("lora_targets", "all-linear")):
             if getattr(config, key) != default:
@@ -172,6 +177,7 @@ def _check_groups(config: Any) -> Iterator[str]:
             f"group_size={config.group_size} is too small: {name} compares the trajectories of a group, so it needs at "
             f"least {config.min_group_size}. Set training(group_size=…)."
         )
+    yield from _check_dynamic_sampling(config)
     if config.num_envs_per_env_runner < config.group_size:
         yield (
             f"num_envs_per_env_runner={config.num_envs_per_env_runner} has no room for a group of "
@@ -190,10 +196,34 @@ def _check_groups(config: Any) -> Iterator[str]:
         )
 
 
-def _check_environment_and_model(config: Any) -> Iterator[str]:
+def _check_dynamic_sampling(config: Any) -> Iterator[str]:
+    if not config.dynamic_sampling:
+        return
+    if config.group_size < 2:
+        yield (
+            "dynamic_sampling looks for groups whose members differ, and a group of "
+            f"group_size={config.group_size} never has a signal: set training(group_size=…) to at least 2, or "
+            "dynamic_sampling=False."
+        )
+    if config.train_on_zero_signal_groups:
+        yield (
+            "train_on_zero_signal_groups=True contradicts dynamic_sampling=True, which trains on other groups in place "
+            "of those without a signal: set one of them to False."
+        )
+
+
+def _check_environment(config: Any) -> Iterator[str]:
     try:
         check_environment(config.env)
         config.sampling_params()
+        check_parser(config.resolved_agent_format().response_parser)
+    except ValueError as problem:
+        yield str(problem)
+
+
+def check_model(config: Any) -> Iterator[str]:
+    """Yields a message where the model cannot be loaded, adapted, or hold a prompt and response."""
+    try:
         if config.model_path is None:
             raise ValueError(
                 "model_path is not set: language_model(model_path=…) takes a Hugging Face model directory. "

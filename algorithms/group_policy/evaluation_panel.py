@@ -11,8 +11,8 @@ from typing import Any
 
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
-from rllib_gigpo.columns import ENDING, GROUP_ID, TASK, TASK_ID
-from rllib_gigpo.env_runners.rollout_metrics import won
+from rllib_gigpo.columns import ENDING, ENTERED_AT, GROUP_ID, TASK, TASK_ID
+from rllib_gigpo.env_runners.trajectories import by_trajectory, env_steps, total_return, won
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,12 @@ class EvaluationPanel:
     def from_episodes(
         cls, episodes: Sequence[SingleAgentEpisode], tasks: Sequence[Any], *, env: str, env_config: Mapping[str, Any]
     ) -> EvaluationPanel:
-        """The panel of `tasks` and the episodes, one a task, that were played on it."""
-        first_observations = {e.get_infos(0)[GROUP_ID]: e.get_observations(0) for e in episodes}
+        """The panel of `tasks` and the episodes of the trajectories, one a task, that were played on it."""
+        trajectories = by_trajectory(episodes)
+        first_observations = {t[0].get_infos(0)[GROUP_ID]: _first_observation(t) for t in trajectories}
         content = [env, dict(env_config), list(tasks), [first_observations.get(i) for i in range(len(tasks))]]
         digest = hashlib.blake2b(json.dumps(content, default=repr, sort_keys=True).encode(), digest_size=8)
-        return cls([_outcome(episode) for episode in episodes], len(tasks), digest.hexdigest())
+        return cls([_outcome(trajectory) for trajectory in trajectories], len(tasks), digest.hexdigest())
 
     def metrics(self) -> dict[str, Any]:
         """panel_size, panel_hash, and success_rate with its binomial standard error, over all tasks of the panel: one
@@ -55,13 +56,20 @@ class EvaluationPanel:
         return {"panel_hash": self.hash, "panel_size": self.size, "outcomes": self.outcomes}
 
 
-def _outcome(episode: SingleAgentEpisode) -> dict[str, Any]:
-    start, last = episode.get_infos(0), episode.get_infos(-1)
+def _first_observation(trajectory: Sequence[SingleAgentEpisode]) -> Any:
+    """What `reset` showed: a text, or of several agents those that it showed anything, by agent."""
+    if trajectory[0].agent_id is None:
+        return trajectory[0].get_observations(0)
+    return {e.agent_id: e.get_observations(0) for e in trajectory if e.get_infos(0)[ENTERED_AT] == 0}
+
+
+def _outcome(trajectory: Sequence[SingleAgentEpisode]) -> dict[str, Any]:
+    start, last = trajectory[0].get_infos(0), trajectory[0].get_infos(-1)
     return {
         "task": start[TASK],
         "task_id": start.get(TASK_ID),
-        "won": won(episode),
-        "return": float(episode.get_return()),
-        "length": len(episode),
+        "won": won(trajectory),
+        "return": total_return(trajectory),
+        "length": env_steps(trajectory),
         "ending": last[ENDING],
     }

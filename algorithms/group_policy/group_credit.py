@@ -19,11 +19,13 @@ def credit_metrics(advantages: np.ndarray, group_ids: np.ndarray) -> dict[str, f
         return {}
     signal = has_signal(advantages, group_ids)
     groups, first_row = np.unique(group_ids, return_index=True)
+    lower_quartile, upper_quartile = np.quantile(advantages, (0.25, 0.75))
     return {
         "num_groups": float(len(groups)),
         "zero_signal_share": float(1 - signal[first_row].mean()),
         "advantage_mean": float(advantages.mean()),
         "advantage_std": float(advantages.std()),
+        "advantage_iqr": float(upper_quartile - lower_quartile),
         "advantage_abs_max": float(np.abs(advantages).max()),
         "advantage_above_one_share": float((np.abs(advantages) > 1).mean()),
     }

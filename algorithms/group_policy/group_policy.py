@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,18 +31,24 @@ from ray.rllib.utils.typing import ResultDict, StateDict
 
 from rllib_gigpo.algorithms.group_policy.checkpointed_algorithm import CheckpointedAlgorithm
 from rllib_gigpo.algorithms.group_policy.cluster_resources import check_cluster_resources
+from rllib_gigpo.algorithms.group_policy.dynamic_sampling import connected_apart, groups_with_signal, sample_until_full
 from rllib_gigpo.algorithms.group_policy.evaluation_panel import EvaluationPanel
 from rllib_gigpo.algorithms.group_policy.group_credit import credit_metrics, has_signal
 from rllib_gigpo.algorithms.group_policy.group_policy_config import GroupPolicyConfig
+from rllib_gigpo.algorithms.group_policy.kl_in_reward import coefficient_at, kl_penalties
 from rllib_gigpo.algorithms.group_policy.learner_update import update_learners
+from rllib_gigpo.algorithms.group_policy.scoring import REFERENCE_LOGP, score_rows
 from rllib_gigpo.algorithms.group_policy.weight_delivery import deliver_weights
+from rllib_gigpo.columns import GROUP_ID
+from rllib_gigpo.connectors.credit_groups import credit_group_id
 from rllib_gigpo.connectors.token_rows import STEP_ROWS, TOKEN_ROWS
-from rllib_gigpo.env_runners import endings
+from rllib_gigpo.env_runners.agent_metrics import warn_of_silence
 from rllib_gigpo.env_runners.rollout_metrics import rollout_metrics
 from rllib_gigpo.env_runners.rollout_plan import GroupPlan, RolloutPlan
 from rllib_gigpo.env_runners.runner_answers import Rollout
 from rllib_gigpo.env_runners.runner_group import RunnerGroup
 from rllib_gigpo.env_runners.task_stream import TaskStream
+from rllib_gigpo.env_runners.trajectories import by_trajectory
 from rllib_gigpo.rows import StepRows, TokenRows
 from rllib_gigpo.seeds import derive_seed
 
@@ -51,6 +58,7 @@ ROLLOUT_GROUP_RESULTS = "rollout_groups"
 WEIGHT_DELIVERY_RESULTS = "weight_delivery"
 COMPONENT_GROUP_CONNECTOR = "group_connector"
 CREDIT_ASSIGNMENT_TIMER = "credit_assignment"
+SCORING_TIMER = "scoring"
 
 
 class GroupPolicy(CheckpointedAlgorithm):
@@ -64,8 +72,15 @@ class GroupPolicy(CheckpointedAlgorithm):
         return GroupPolicyConfig()
 
     def compute_advantages(self, rows: StepRows) -> np.ndarray:
-        """One advantage per step row, float32[T], from the light rows of all groups of an iteration."""
+        """One advantage per step row, float32[T], from the light rows of all groups of an iteration.
+
+        It has no side effects: dynamic sampling also asks for the advantages of single groups.
+        """
         raise NotImplementedError
+
+    def credit_metrics(self, rows: StepRows, advantages: np.ndarray) -> dict[str, float]:
+        """Metrics of an iteration's advantages (float32[T]), logged under `ROLLOUT_GROUP_RESULTS`."""
+        return credit_metrics(advantages, rows.group_ids)
 
     @override(Algorithm)
     def setup(self, config: GroupPolicyConfig) -> None:
@@ -90,7 +105,7 @@ class GroupPolicy(CheckpointedAlgorithm):
     @override(Algorithm)
     def training_step(self) -> None:
         with self.metrics.log_time((TIMERS, ENV_RUNNER_SAMPLING_TIMER)):
-            episodes = self._sample(self._next_plan())
+            episodes = self._sample_full() if self.config.dynamic_sampling else self._sample(self._next_plan())
         if not episodes:
             logger.warning("no rollout group was left to train on in this iteration: the update is skipped")
             return
@@ -129,12 +144,12 @@ class GroupPolicy(CheckpointedAlgorithm):
         )
         self.restore_env_runners(self.env_runner_group)
         rollout = self._runners.roll_out(plan)
-        _check_any_finished(rollout, plan)
+        rollout.check_any_finished(len(plan.groups))
         self._last_panel = EvaluationPanel.from_episodes(
             rollout.episodes, tasks, env=str(self.config.env), env_config=self.config.env_config
         )
         results = (
-            {NUM_EPISODES: len(rollout.episodes)}
+            {NUM_EPISODES: len(by_trajectory(rollout.episodes))}
             | rollout_metrics(rollout.episodes, rollout.counts)
             | self._last_panel.metrics()
         )
@@ -153,7 +168,7 @@ class GroupPolicy(CheckpointedAlgorithm):
         delivery = deliver_weights(
             self.learner_group,
             self._runners,
-            model_dtype=self.config.model_dtype,
+            model_dtypes={id_: self.config.get_config_for_module(id_).model_dtype for id_ in self.config.policies},
             timeout_s=self.config.env_runner_restore_timeout_s,
         )
         self._log(WEIGHT_DELIVERY_RESULTS, delivery.metrics())
@@ -171,10 +186,10 @@ class GroupPolicy(CheckpointedAlgorithm):
             self.deliver_weights()
         return restored
 
-    def _next_plan(self) -> RolloutPlan:
-        """The next groups of the task stream; moves the task cursor past them."""
+    def _next_plan(self, num_groups: int | None = None) -> RolloutPlan:
+        """The next groups of the task stream, an iteration's by default; moves the task cursor past them."""
         first = self._task_cursor
-        self._task_cursor += self.config.groups_per_iteration
+        self._task_cursor += self.config.groups_per_iteration if num_groups is None else num_groups
         return RolloutPlan(
             groups=tuple(
                 GroupPlan(
@@ -192,18 +207,61 @@ class GroupPolicy(CheckpointedAlgorithm):
 
     def _sample(self, plan: RolloutPlan) -> list[SingleAgentEpisode]:
         rollout = self._runners.roll_out(plan)
-        _check_any_finished(rollout, plan)
+        rollout.check_any_finished(len(plan.groups) * plan.group_size)
+        self._log_rollout(rollout)
+        return rollout.episodes
+
+    def _sample_full(self) -> list[SingleAgentEpisode]:
+        """Dynamic sampling: as many groups with a signal as an iteration takes, or what the last round leaves."""
+        sample = sample_until_full(
+            lambda num_groups: self._runners.roll_out(self._next_plan(num_groups)),
+            self._groups_with_signal,
+            num_groups=self.config.groups_per_iteration,
+            group_size=self.config.group_size,
+            max_rounds=self.config.max_sampling_rounds,
+        )
+        self._log_rollout(sample.rollout)
+        self._log(ROLLOUT_GROUP_RESULTS, sample.metrics)
+        return sample.episodes
+
+    def _groups_with_signal(self, episodes: list[SingleAgentEpisode]) -> set[int]:
+        """Ids of the rollout groups in which any agent's advantages are not all 0."""
+        batch = connected_apart(self._group_connector, episodes)
+        signal = groups_with_signal(batch[STEP_ROWS], self.compute_advantages)
+        return {episode.get_infos(0)[GROUP_ID] for episode in episodes if credit_group_id(episode) in signal}
+
+    def _log_rollout(self, rollout: Rollout) -> None:
+        """Logs everything that an iteration rolled out; once an iteration, for a second call would hide the first."""
         self.metrics.aggregate(rollout.metrics, key=ENV_RUNNER_RESULTS)
         self._log(ENV_RUNNER_RESULTS, rollout_metrics(rollout.episodes, rollout.counts))
-        return rollout.episodes
+        warn_of_silence(rollout.episodes, rollout.counts, module_ids=self.config.policies)
 
     def _assign_credit(self, episodes: list[SingleAgentEpisode]) -> TokenRows:
         """Token rows of all episodes, with their advantages."""
         batch = self._group_connector(rl_module=None, batch={}, episodes=episodes, shared_data={}, metrics=self.metrics)
-        step_rows: StepRows = batch[STEP_ROWS]
-        token_rows: TokenRows = batch[TOKEN_ROWS]
-        advantages = self.compute_advantages(step_rows)
-        self._log(ROLLOUT_GROUP_RESULTS, credit_metrics(advantages, step_rows.group_ids))
+        step_rows, token_rows = self._score(batch[STEP_ROWS], batch[TOKEN_ROWS])
+        return self.with_credit(step_rows, token_rows)
+
+    def _score(self, step_rows: StepRows, token_rows: TokenRows) -> tuple[StepRows, TokenRows]:
+        """The rows with what the learners compute before credit is assigned, and the KL in the rewards where asked."""
+        if scores := self.config.scores():
+            with self.metrics.log_time((TIMERS, SCORING_TIMER)):
+                token_rows = score_rows(self.learner_group, token_rows, scores)
+        if REFERENCE_LOGP not in scores:
+            return step_rows, token_rows
+        coefficient = coefficient_at(self.config.kl_coeff, self._steps_sampled())
+        penalties = coefficient * kl_penalties(token_rows, estimator=self.config.kl_estimator)
+        self._log(ROLLOUT_GROUP_RESULTS, {"kl_reward_penalty_mean": float(penalties.mean())})
+        rewards = (step_rows.rewards - penalties).astype(np.float32)
+        return replace(step_rows, rewards=rewards), token_rows
+
+    def with_credit(self, step_rows: StepRows, token_rows: TokenRows) -> TokenRows:
+        """Token rows with what the update learns from: their advantages."""
+        return self.with_advantages(step_rows, token_rows, self.compute_advantages(step_rows))
+
+    def with_advantages(self, step_rows: StepRows, token_rows: TokenRows, advantages: np.ndarray) -> TokenRows:
+        """Token rows with `advantages` (float32[T]), of which those of groups without a signal are out of the loss."""
+        self._log(ROLLOUT_GROUP_RESULTS, self.credit_metrics(step_rows, advantages))
         if self.config.trains_on_zero_signal_groups():
             in_loss = np.ones(len(step_rows), bool)
         else:
@@ -211,10 +269,12 @@ class GroupPolicy(CheckpointedAlgorithm):
         return token_rows.with_advantages(advantages, in_loss)
 
     def _update(self, rows: TokenRows) -> None:
-        steps_sampled = self.metrics.peek((ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME), default=0)
-        timesteps = {NUM_ENV_STEPS_SAMPLED_LIFETIME: steps_sampled}
+        timesteps = {NUM_ENV_STEPS_SAMPLED_LIFETIME: self._steps_sampled()}
         results = update_learners(self.learner_group, rows, timesteps=timesteps)
         self.metrics.aggregate(results, key=LEARNER_RESULTS)
+
+    def _steps_sampled(self) -> int:
+        return self.metrics.peek((ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME), default=0)
 
     def _call_back(self, event: str, **kwargs: Any) -> None:
         make_callback(
@@ -264,13 +324,6 @@ class GroupPolicy(CheckpointedAlgorithm):
             self._tasks = TaskStream(self._seed, tasks=self.config.tasks, evaluation_tasks=self.config.evaluation_tasks)
         if COMPONENT_LEARNER_GROUP in state:
             self.deliver_weights()
-
-
-def _check_any_finished(rollout: Rollout, plan: RolloutPlan) -> None:
-    """Raises RuntimeError where every member of every group has failed: that would come again in every iteration."""
-    failed = sum(rollout.counts[f"endings/{ending}"] for ending in (endings.ENV_FAILURE, endings.PROMPT_OVERFLOW))
-    if not rollout.episodes and failed == len(plan.groups) * plan.group_size:
-        raise RuntimeError(f"all {failed} trajectories of a rollout failed; the last cause: {rollout.last_failure}")
 
 
 def _nested(metrics: dict[str, Any]) -> dict[str, Any]:

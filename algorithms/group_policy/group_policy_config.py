@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
 from ray.rllib.connectors.connector_v2 import ConnectorV2
 from ray.rllib.connectors.learner import LearnerConnectorPipeline
+from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.utils.annotations import override
 
-from rllib_gigpo.algorithms.group_policy import config_checks
+from rllib_gigpo.algorithms.group_policy import config_checks, multi_agent_checks
 from rllib_gigpo.algorithms.group_policy.config_checks import check_keyword_arguments
 from rllib_gigpo.algorithms.group_policy.language_agent_config import LanguageAgentConfig
+from rllib_gigpo.algorithms.group_policy.module_specs import with_absolute_paths, with_module_configs
+from rllib_gigpo.algorithms.group_policy.scoring import OLD_LOGP, REFERENCE_LOGP
 from rllib_gigpo.connectors.token_rows import TokenRowPacking
 from rllib_gigpo.env_runners.group_env_runner import GroupEnvRunner
+from rllib_gigpo.env_runners.multi_agent_group_env_runner import MultiAgentGroupEnvRunner
+from rllib_gigpo.environments import is_multi_agent
+from rllib_gigpo.learners.reference_policy import is_reference_needed
 from rllib_gigpo.rl_modules.lora import LoraSettings
 
 if TYPE_CHECKING:
@@ -32,6 +39,7 @@ class GroupPolicyConfig(LanguageAgentConfig):
 
     # A group that keeps fewer members than this has nothing to compare with.
     min_group_size = 2
+    algorithm_config_overrides_per_module: dict[str, Any]  # RLlib's
 
     def __init__(self, algo_class: type | None = None):
         super().__init__(algo_class=algo_class)
@@ -44,6 +52,8 @@ class GroupPolicyConfig(LanguageAgentConfig):
         self.invalid_action_penalty = 0.1
         self.reference: Literal["paper", "verl-agent"] = "paper"
         self.train_on_zero_signal_groups: bool | None = None
+        self.dynamic_sampling = False
+        self.max_sampling_rounds = 10
         self.ratio: Literal["token", "sequence"] = "token"
         self.clip_low = 0.2
         self.clip_high = 0.2
@@ -52,6 +62,7 @@ class GroupPolicyConfig(LanguageAgentConfig):
         self.importance_weight_cap: float | None = 2.0
         self.kl_coeff: float | list[list[float]] = 0.0
         self.kl_estimator: Literal["k1", "k2", "k3"] = "k3"
+        self.kl_in: Literal["loss", "reward"] = "loss"
         self.entropy_coeff = 0.0
         self.micro_batch_tokens = 16_384
         self.optimizer: Literal["adamw", "sgd"] = "adamw"
@@ -90,6 +101,8 @@ class GroupPolicyConfig(LanguageAgentConfig):
         invalid_action_penalty: float = NotProvided,
         reference: str = NotProvided,
         train_on_zero_signal_groups: bool | None = NotProvided,
+        dynamic_sampling: bool = NotProvided,
+        max_sampling_rounds: int = NotProvided,
         ratio: str = NotProvided,
         clip_low: float = NotProvided,
         clip_high: float = NotProvided,
@@ -98,6 +111,7 @@ class GroupPolicyConfig(LanguageAgentConfig):
         importance_weight_cap: float | None = NotProvided,
         kl_coeff: float | list[list[float]] = NotProvided,
         kl_estimator: str = NotProvided,
+        kl_in: str = NotProvided,
         entropy_coeff: float = NotProvided,
         micro_batch_tokens: int = NotProvided,
         optimizer: str = NotProvided,
@@ -118,6 +132,9 @@ class GroupPolicyConfig(LanguageAgentConfig):
             reference: "paper" follows the papers, "verl-agent" reproduces the published GiGPO code.
             train_on_zero_signal_groups: Whether groups without any advantage take part in the KL term. None: no with
                 the paper reference, yes with "verl-agent".
+            dynamic_sampling: Whether an iteration goes on sampling until `groups_per_iteration` groups have advantages,
+                and leaves those without any out of the update.
+            max_sampling_rounds: How often dynamic sampling samples in an iteration; then it trains on what there is.
             ratio: Importance ratio per "token", or one per response ("sequence", GSPO).
             clip_low: The ratio is clipped below 1 - clip_low. 0.2 suits token ratios, 0.02 sequence ratios.
             clip_high: The ratio is clipped above 1 + clip_high.
@@ -128,6 +145,8 @@ class GroupPolicyConfig(LanguageAgentConfig):
                 leaves the difference between sampler and learner uncorrected.
             kl_coeff: Of the KL to the model at model_path: a number, or a schedule [[timestep, value], …]. 0 is off.
             kl_estimator: "k1", "k2" or "k3", see `rllib_gigpo.learners.losses.kl_penalty`.
+            kl_in: "loss" adds the KL to the loss, per token. "reward" subtracts the sum over each response from the
+                reward of its step, before advantages; the episode returns that are reported never hold it.
             entropy_coeff: Of the entropy bonus per token.
             micro_batch_tokens: Tokens, padding included, of one forward and backward pass.
             optimizer: "adamw" or "sgd".
@@ -145,6 +164,8 @@ class GroupPolicyConfig(LanguageAgentConfig):
             invalid_action_penalty=invalid_action_penalty,
             reference=reference,
             train_on_zero_signal_groups=train_on_zero_signal_groups,
+            dynamic_sampling=dynamic_sampling,
+            max_sampling_rounds=max_sampling_rounds,
             ratio=ratio,
             clip_low=clip_low,
             clip_high=clip_high,
@@ -153,6 +174,7 @@ class GroupPolicyConfig(LanguageAgentConfig):
             importance_weight_cap=importance_weight_cap,
             kl_coeff=kl_coeff,
             kl_estimator=kl_estimator,
+            kl_in=kl_in,
             entropy_coeff=entropy_coeff,
             micro_batch_tokens=micro_batch_tokens,
             optimizer=optimizer,
@@ -169,17 +191,31 @@ class GroupPolicyConfig(LanguageAgentConfig):
         """As RLlib's, but an unknown key is a ValueError that names the nearest known one."""
         config_checks.check_known_keys(self, config_dict.keys())
         super().update_from_dict(config_dict)
-        return self.language_model(model_path=self.model_path)
+        return self.language_model(model_path=self.model_path).agent_format(prompt_template=self.prompt_template)
 
     @override(AlgorithmConfig)
     def validate(self) -> None:
+        self._choose_env_runner()
+        self._per_module_overrides.clear()  # RLlib's cache, which may be of what a copied config said before
         if not self._validate_config:
             return
         for problem in config_checks.check_types(self):
             self._value_error(problem)
         super().validate()
-        for problem in config_checks.check_values(self):
+        # Lazily: a check relies on what earlier ones have found to be right.
+        for problem in chain(config_checks.check_values(self), multi_agent_checks.check_multi_agent(self)):
             self._value_error(problem)
+        overrides = with_absolute_paths(self.algorithm_config_overrides_per_module)
+        if overrides != self.algorithm_config_overrides_per_module:
+            self.algorithm_config_overrides_per_module = overrides
+
+    def _choose_env_runner(self) -> None:
+        """Takes the env runner for several agents where the environment, or else `multi_agent(…)`, says that there
+        are; a user's own class stays."""
+        several = is_multi_agent(self.env)
+        runner = MultiAgentGroupEnvRunner if (self.is_multi_agent if several is None else several) else GroupEnvRunner
+        if self.env_runner_cls in (GroupEnvRunner, MultiAgentGroupEnvRunner) and self.env_runner_cls is not runner:
+            self.env_runner_cls = runner
 
     @override(AlgorithmConfig)
     def _value_error(self, errmsg: str) -> None:
@@ -200,6 +236,19 @@ class GroupPolicyConfig(LanguageAgentConfig):
         return RLModuleSpec(module_class=CausalLMRLModule, model_config=model_config)
 
     @override(AlgorithmConfig)
+    def get_config_for_module(self, module_id: str) -> Self:
+        """This config with the module's own values, which RLlib could not set where the config is frozen already."""
+        if module_id in self.algorithm_config_overrides_per_module and module_id not in self._per_module_overrides:
+            own = self.copy(copy_frozen=False)
+            own.update_from_dict(self.algorithm_config_overrides_per_module[module_id])
+            self._per_module_overrides[module_id] = own
+        return super().get_config_for_module(module_id)
+
+    @override(AlgorithmConfig)
+    def get_multi_rl_module_spec(self, **kwargs: Any) -> MultiRLModuleSpec:
+        return with_module_configs(self, super().get_multi_rl_module_spec(**kwargs))
+
+    @override(AlgorithmConfig)
     def get_default_learner_class(self) -> type[Learner]:
         from rllib_gigpo.learners.group_policy_torch_learner import GroupPolicyTorchLearner
 
@@ -214,6 +263,11 @@ class GroupPolicyConfig(LanguageAgentConfig):
     def anchor_connectors(self) -> list[ConnectorV2]:
         """Pieces that group steps by anchor state; none, unless the algorithm compares steps."""
         return []
+
+    def scores(self) -> tuple[str, ...]:
+        """Columns of the token rows that learners compute before credit is assigned, see `scoring`."""
+        has_penalty = self.kl_in == "reward" and is_reference_needed(self.kl_coeff)
+        return (OLD_LOGP, REFERENCE_LOGP) if has_penalty else ()
 
     def trains_on_zero_signal_groups(self) -> bool:
         """`train_on_zero_signal_groups` with its default resolved."""

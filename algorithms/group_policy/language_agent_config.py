@@ -11,12 +11,20 @@ from ray.rllib.connectors.env_to_module import EnvToModulePipeline
 from ray.rllib.connectors.module_to_env import ModuleToEnvPipeline
 from ray.rllib.utils.annotations import override
 
-from rllib_gigpo.agent_formats import AgentFormat, ResponseParser, response_parser
+from rllib_gigpo.agent_formats import (
+    AgentFormat,
+    HistoryLength,
+    PromptTemplate,
+    ResponseParser,
+    response_parser,
+    template_source,
+)
 from rllib_gigpo.algorithms.group_policy.config_checks import check_keyword_arguments
+from rllib_gigpo.algorithms.group_policy.grid_values import each_value
 from rllib_gigpo.algorithms.group_policy.model_path import absolute_model_path
 from rllib_gigpo.connectors.actions import ActionParser, ResponseDecoder
 from rllib_gigpo.connectors.prompts import HistoryMemory, PromptBuilder
-from rllib_gigpo.environments import default_agent_format
+from rllib_gigpo.environments import check_text_observations, default_agent_format
 from rllib_gigpo.inference.protocol import SamplingParams
 from rllib_gigpo.rl_modules.lora import Targets
 
@@ -35,7 +43,7 @@ class LanguageAgentConfig(AlgorithmConfig):
         self.lora_targets: Targets = "all-linear"
         # agent_format()
         self.prompt_template: str | None = None
-        self.history_length: int | None = None
+        self.history_length: HistoryLength | None = None
         self.response_parser: str | ResponseParser | None = None
         self.stop: tuple[str, ...] | None = None
         # generation()
@@ -78,18 +86,25 @@ class LanguageAgentConfig(AlgorithmConfig):
         self,
         *,
         prompt_template: str | None = NotProvided,
-        history_length: int | None = NotProvided,
+        history_length: HistoryLength | None = NotProvided,
         response_parser: str | ResponseParser | None = NotProvided,
         stop: Sequence[str] | None = NotProvided,
     ) -> Self:
         """Replaces parts of the environment's agent format; None keeps the environment's own.
 
         Args:
-            prompt_template: Jinja source of the user message, see `rllib_gigpo.agent_formats.PromptTemplate`.
-            history_length: How many earlier turns the prompt shows.
-            response_parser: Name of a parser, or a function from the response text to a `ParsedResponse`.
+            prompt_template: Jinja source of the user message, see `rllib_gigpo.agent_formats.PromptTemplate`; or the
+                path of a file with it, which is read now; or "package.module:NAME".
+            history_length: How many earlier turns the prompt shows: 0 for none, "full" for all.
+            response_parser: Name of a parser, "package.module:function", or a function, from the response text to a
+                `ParsedResponse`.
             stop: Strings that end a response.
+
+        Raises:
+            ValueError: `prompt_template` names something that is not there.
         """
+        # Trials of Tune and workers run in other directories, or on other machines.
+        prompt_template = each_value(template_source, prompt_template)
         stop = tuple(stop) if isinstance(stop, list) else stop
         return self._set(
             prompt_template=prompt_template, history_length=history_length, response_parser=response_parser, stop=stop
@@ -148,6 +163,7 @@ class LanguageAgentConfig(AlgorithmConfig):
 
     @override(AlgorithmConfig)
     def build_env_to_module_connector(self, env: Any = None, spaces: Any = None, device: Any = None) -> ConnectorV2:
+        check_text_observations(getattr(env, "single_observation_space", None))
         agent_format = self.resolved_agent_format()
         pipeline = super().build_env_to_module_connector(env=env, spaces=spaces, device=device)
         assert isinstance(pipeline, EnvToModulePipeline)
@@ -168,9 +184,12 @@ class LanguageAgentConfig(AlgorithmConfig):
     def resolved_agent_format(self) -> AgentFormat:
         """The environment's agent format with the parts that this config replaces."""
         base = default_agent_format(self.env)
+        template = base.prompt_template if self.prompt_template is None else self.prompt_template
+        # The environment's own length of history was meant for a template that shows some.
+        default_length = base.history_length if PromptTemplate(template).shows_history else 0
         return AgentFormat(
-            prompt_template=base.prompt_template if self.prompt_template is None else self.prompt_template,
-            history_length=base.history_length if self.history_length is None else self.history_length,
+            prompt_template=template,
+            history_length=default_length if self.history_length is None else self.history_length,
             response_parser=base.response_parser if self.response_parser is None else self.response_parser,
             stop=base.stop if self.stop is None else tuple(self.stop) if isinstance(self.stop, list) else self.stop,
         )

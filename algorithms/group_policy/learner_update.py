@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import ray
-from ray.exceptions import RayError
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.learner.learner_group import LearnerGroup
 from ray.rllib.utils.typing import ResultDict
 
+from rllib_gigpo.algorithms.group_policy.learner_calls import call_remote_learners
 from rllib_gigpo.algorithms.group_policy.sharding import shard_rows
 from rllib_gigpo.rows import TokenRowBatch, TokenRows
 
@@ -32,25 +32,19 @@ def update_learners(
             in a collective operation would otherwise do so until that times out.
     """
     if learner_group.is_local:
-        return learner_group.update(batch=_batch(rows), timesteps=timesteps or {})
+        return learner_group.update(batch=_batch(rows.by_module(DEFAULT_MODULE_ID)), timesteps=timesteps or {})
 
-    shards = shard_rows(rows, len(learner_group))
-    # Not `LearnerGroup.update`: it waits for all learners, whatever happens to one of them.
-    answers = [
-        learner.update.remote(batch=ray.put(_batch(shard)), timesteps=timesteps or {})
-        for learner, shard in zip(learner_group._workers, shards, strict=True)
+    num_learners = len(learner_group)
+    of_module = {id_: shard_rows(own, num_learners) for id_, own in rows.by_module(DEFAULT_MODULE_ID).items()}
+    arguments = [
+        {
+            "batch": ray.put(_batch({id_: shard[learner] for id_, shard in of_module.items()})),
+            "timesteps": timesteps or {},
+        }
+        for learner in range(num_learners)
     ]
-    pending = list(answers)
-    while pending:
-        (done,), pending = ray.wait(pending)
-        try:
-            ray.get(done)
-        except RayError as error:
-            for learner in learner_group._workers:
-                ray.kill(learner)
-            raise RuntimeError(f"learner {answers.index(done)} failed in its update: {error}") from error
-    return ray.get(answers)
+    return call_remote_learners(learner_group, "update", arguments, action="update")
 
 
-def _batch(rows: TokenRows) -> TokenRowBatch:
-    return TokenRowBatch({DEFAULT_MODULE_ID: rows}, env_steps=len(rows))
+def _batch(rows: dict[str, TokenRows]) -> TokenRowBatch:
+    return TokenRowBatch(rows, env_steps=sum(len(own) for own in rows.values()))

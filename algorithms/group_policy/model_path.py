@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from rllib_gigpo.algorithms.group_policy.grid_values import each_value
+
 # Stands for the model that comes with the environment, wherever that is installed; the command line resolves it.
 _EMBEDDED = "embedded"
 
@@ -14,12 +16,10 @@ def absolute_model_path(model_path: Any) -> Any:
 
     Trials of Tune, workers and whoever loads a checkpoint run in other directories than the script.
     """
-    if (
-        isinstance(model_path, dict)
-        and set(model_path) == {"grid_search"}
-        and isinstance(model_path["grid_search"], list)
-    ):
-        return {"grid_search": [absolute_model_path(path) for path in model_path["grid_search"]]}
+    return each_value(_absolute, model_path)
+
+
+def _absolute(model_path: Any) -> Any:
     if model_path == _EMBEDDED or not isinstance(model_path, str | Path):
         return model_path
     return str(Path(model_path).expanduser().absolute())

@@ -27,13 +27,16 @@ _NUMBERS = (
     "step_advantage_weight",
     "trajectory_advantage_weight",
     "lambda_",
+    "value_loss_coeff",
+    "overlong_penalty",
 )
-_NUMBERS_OR_NONE = ("dual_clip", "importance_weight_cap", "lora_alpha", "similarity_threshold")
+_NUMBERS_OR_NONE = ("dual_clip", "importance_weight_cap", "lora_alpha", "similarity_threshold", "value_clip")
 _INTEGERS = {
     "group_size": 1,
     "groups_per_iteration": 1,
     "num_minibatches": 1,
     "num_epochs": 1,
+    "max_sampling_rounds": 1,
     "micro_batch_tokens": 1,
     "max_prompt_tokens": 1,
     "max_response_tokens": 1,
@@ -45,6 +48,8 @@ _INTEGERS = {
     "num_learners": 0,
     "num_aggregator_actors_per_learner": 0,
 }
+_INTEGERS_OR_NONE = {"overlong_penalty_buffer": 0}
+_TRUE_OR_FALSE = ("dynamic_sampling", "group_baseline", "bootstrap_truncated")
 _RESOURCES = (
     "num_cpus_for_main_process",
     "num_cpus_per_env_runner",
@@ -53,7 +58,11 @@ _RESOURCES = (
     "num_gpus_per_env_runner",
     "num_gpus_per_learner",
 )
-_SCHEDULES = {"lr": "learning rate", "kl_coeff": "coefficient of the KL term"}
+_SCHEDULES = {
+    "lr": "learning rate",
+    "kl_coeff": "coefficient of the KL term",
+    "critic_lr": "learning rate of the critic",
+}
 _FIXED = {
     "grad_clip_by": ("global_norm", "the norm of all gradients together is what is clipped"),
     "batch_mode": ("complete_episodes", "a rollout group is made of whole episodes"),
@@ -78,6 +87,10 @@ def check_value_types(config: Any) -> Iterator[str]:
     for key, least in _INTEGERS.items():
         if not _is_integer(getattr(config, key), least):
             yield f"{key}={getattr(config, key)!r} must be an integer of at least {least}."
+    for key, least in _INTEGERS_OR_NONE.items():
+        value = getattr(config, key, None)
+        if value is not None and not _is_integer(value, least):
+            yield f"{key}={value!r} must be an integer of at least {least}, or None."
     for key in _RESOURCES:
         value = getattr(config, key)
         automatic = key == "num_cpus_per_learner"
@@ -85,12 +98,12 @@ def check_value_types(config: Any) -> Iterator[str]:
             or_automatic = ", or 'auto'" if automatic else ""
             yield f"{key}={value!r} must be a number of at least 0{or_automatic}."
     for key, description in _SCHEDULES.items():
+        if not hasattr(config, key):
+            continue
         yield from _check_schedule(key, getattr(config, key), description)
     yield from _check_optional_values(config)
     for key in ("tasks", "evaluation_tasks"):
         yield from _check_tasks(key, getattr(config, key))
-    if config.is_multi_agent:
-        yield f"multi_agent(policies={list(config.policies)}) is not supported yet: leave the one default policy."
     yield from _check_minus_one(config)
 
 
@@ -110,10 +123,11 @@ def _check_optional_values(config: Any) -> Iterator[str]:
         yield f"evaluation_interval={interval!r} must be an integer of at least 0, or None for no evaluation."
     if config.model_path is not None and not isinstance(config.model_path, str):
         yield f"model_path={config.model_path!r} must be the path of a Hugging Face model directory, as a string."
-    for key, or_none in (("train_on_zero_signal_groups", True), ("group_baseline", False)):
-        value = getattr(config, key, True)
-        if not isinstance(value, bool) and not (or_none and value is None):
-            yield f"{key}={value!r} must be True or False{', or None' if or_none else ''}."
+    for key in _TRUE_OR_FALSE:
+        if not isinstance(getattr(config, key, True), bool):
+            yield f"{key}={getattr(config, key)!r} must be True or False."
+    if not isinstance(config.train_on_zero_signal_groups, bool | None):
+        yield f"train_on_zero_signal_groups={config.train_on_zero_signal_groups!r} must be True or False, or None."
     if not isinstance(config.env_config, dict):
         yield f"env_config={config.env_config!r} must be a dict."
     betas = config.adam_betas

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,8 +27,8 @@ class WeightDelivery:
     Attributes:
         version: That every runner now serves: the number of updates that the weights have seen.
         seconds: Wall-clock seconds until the last runner had answered.
-        num_bytes: Size of the weights.
-        probe_gap_max: Largest gap, over the runners, between their log-probs of the probe and the learner's.
+        num_bytes: Size of the weights of all modules.
+        probe_gap_max: Largest gap, over runners and modules, between their log-probs of the probe and the learner's.
     """
 
     version: int
@@ -46,7 +47,7 @@ class WeightDelivery:
 
 @dataclass(frozen=True)
 class WeightParcel:
-    """The first learner's weights, and what proves them.
+    """The first learner's weights of a module, and what proves them.
 
     Attributes:
         weights: Arrays by name, or a reference to that.
@@ -64,7 +65,7 @@ class WeightParcel:
 
 
 def deliver_weights(
-    learner_group: LearnerGroup, runners: RunnerGroup, *, model_dtype: str, timeout_s: float
+    learner_group: LearnerGroup, runners: RunnerGroup, *, model_dtypes: Mapping[str, str], timeout_s: float
 ) -> WeightDelivery:
     """Gives the learners' weights to every runner that is alive, and waits for all of them.
 
@@ -75,7 +76,7 @@ def deliver_weights(
     Args:
         learner_group: All learners hold the same weights; the first one gives them.
         runners: A runner that dies meanwhile is left to be restarted.
-        model_dtype: Sets the tolerance of the probe.
+        model_dtypes: By module, all of which are delivered, one after another; sets the tolerance of the probe.
         timeout_s: How long to wait for the answers.
 
     Raises:
@@ -83,8 +84,25 @@ def deliver_weights(
             The message names the runner, both versions and the gap.
     """
     started = time.perf_counter()
-    parcel = pack_weights(learner_group, by_reference=not runners.is_local)
-    arguments = {"weights": parcel.weights, "version": parcel.version, "probe_ids": parcel.probe_ids}
+    parcels, gaps = [], []
+    for module_id, model_dtype in model_dtypes.items():
+        parcel = pack_weights(learner_group, by_reference=not runners.is_local, module_id=module_id)
+        parcels.append(parcel)
+        gaps.append(_deliver(parcel, module_id, runners, tolerance=PROBE_TOLERANCE[model_dtype], timeout_s=timeout_s))
+    num_bytes = sum(parcel.num_bytes for parcel in parcels)
+    return WeightDelivery(parcels[0].version, time.perf_counter() - started, num_bytes, max(gaps))
+
+
+def _deliver(
+    parcel: WeightParcel, module_id: str, runners: RunnerGroup, *, tolerance: float, timeout_s: float
+) -> float:
+    """Gives one module's weights to every runner; returns the largest gap. Raises RuntimeError as `deliver_weights`."""
+    arguments = {
+        "module_id": module_id,
+        "weights": parcel.weights,
+        "version": parcel.version,
+        "probe_ids": parcel.probe_ids,
+    }
     runner_ids = runners.alive()
     answers = runners.call("deliver", dict.fromkeys(runner_ids, arguments), timeout_s=timeout_s)
 
@@ -95,10 +113,10 @@ def deliver_weights(
             gap = probe_gap(parcel.probe_logp, answer.probe_logp)
             gaps.append(gap)
             # NaN compares False, so this finds it as well.
-            if answer.version != parcel.version or not gap <= PROBE_TOLERANCE[model_dtype]:
+            if answer.version != parcel.version or not gap <= tolerance:
                 problems.append(
                     f"env runner {runner_id} serves version {answer.version} with a probe gap of {gap:.3g} "
-                    f"(tolerance {PROBE_TOLERANCE[model_dtype]})"
+                    f"(tolerance {tolerance})"
                 )
         elif isinstance(answer, RunnerFailure) and answer.runner_is_dead:
             logger.warning("env runner %d died while weights were delivered: %s", runner_id, answer.details)
@@ -107,17 +125,20 @@ def deliver_weights(
         else:
             problems.append(f"env runner {runner_id} did not answer within {timeout_s:g} s")
     if problems:
-        raise RuntimeError(f"weights version {parcel.version} was delivered, but " + "; ".join(problems))
-    return WeightDelivery(parcel.version, time.perf_counter() - started, parcel.num_bytes, max(gaps))
+        of_module = "" if module_id == DEFAULT_MODULE_ID else f" of module {module_id!r}"
+        raise RuntimeError(f"weights version {parcel.version}{of_module} was delivered, but " + "; ".join(problems))
+    return max(gaps)
 
 
-def pack_weights(learner_group: LearnerGroup, *, by_reference: bool) -> WeightParcel:
-    """The first learner's weights; by reference they stay in its node's object store. Raises RuntimeError where that
-    learner has failed."""
+def pack_weights(
+    learner_group: LearnerGroup, *, by_reference: bool, module_id: str = DEFAULT_MODULE_ID
+) -> WeightParcel:
+    """The first learner's weights of a module; by reference they stay in its node's object store. Raises RuntimeError
+    where that learner has failed."""
 
     def pack(learner: Any) -> WeightParcel:
-        weights = learner.module[DEFAULT_MODULE_ID].unwrapped().get_state(inference_only=True)
-        ids, logp = learner.probe()
+        weights = learner.module[module_id].unwrapped().get_state(inference_only=True)
+        ids, logp = learner.probe(module_id)
         return WeightParcel(
             weights=ray.put(weights) if by_reference else weights,
             version=learner._weights_seq_no,

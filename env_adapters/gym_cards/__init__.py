@@ -1,22 +1,36 @@
-"""Card games of Gym Cards (Zhai et al. 2024)."""
+"""The four games of Gym Cards (Zhai et al. 2024), as text or as images."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from rllib_gigpo.agent_formats import AgentFormat
+from rllib_gigpo.agent_formats import AgentFormat, OneOf
+from rllib_gigpo.env_adapters.gym_cards.prompts import (
+    BLACKJACK_PROMPT,
+    EZPOINTS_PROMPT,
+    NUMBERLINE_PROMPT,
+    POINTS24_PROMPT,
+)
 from rllib_gigpo.environment_entry import EnvironmentEntry
 
-# The observation comes last, so that the end of every prompt looks alike: a tiny model then finds the formula at a
-# constant distance from where it writes.
-EZPOINTS_PROMPT = """\
-Make 12 using both numbers once. Each turn, add one part: a number, + or *; at the end, =.
-Reply <think>reason</think><action>part</action>.
-{{ observation }}"""
-
+NUMBERLINE = EnvironmentEntry(
+    name="NumberLine",
+    entry_point="rllib_gigpo.env_adapters.gym_cards.number_line:NumberLine",
+    agent_format=AgentFormat(prompt_template=NUMBERLINE_PROMPT),
+)
 EZPOINTS = EnvironmentEntry(
     name="EZPoints",
     entry_point="rllib_gigpo.env_adapters.gym_cards.ezpoints:EZPoints",
     agent_format=AgentFormat(prompt_template=EZPOINTS_PROMPT),
     embedded_model=Path(__file__).parent / "embedded_models" / "ezpoints",
+)
+POINTS24 = EnvironmentEntry(
+    name="Points24",
+    entry_point="rllib_gigpo.env_adapters.gym_cards.points24:Points24",
+    agent_format=AgentFormat(prompt_template=POINTS24_PROMPT),
+)
+BLACKJACK = EnvironmentEntry(
+    name="Blackjack",
+    entry_point="rllib_gigpo.env_adapters.gym_cards.blackjack:Blackjack",
+    agent_format=AgentFormat(prompt_template=BLACKJACK_PROMPT, response_parser=OneOf(("hit", "stand"))),
 )

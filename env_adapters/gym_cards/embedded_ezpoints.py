@@ -59,14 +59,14 @@ def demonstrations(*, episodes: int, expert_probability: float, seed: int) -> It
                 break
 
 
-def expert_actions(numbers: tuple[int, int], formula: tuple[str, ...]) -> list[str]:
+def expert_actions(numbers: tuple[int, ...], formula: tuple[str, ...]) -> list[str]:
     """The actions that win soonest from a formula; only "=" where nothing wins any more."""
     shortest, actions = _shortest_win(numbers, formula)
     return actions if shortest is not None else [END]
 
 
 @cache
-def _shortest_win(numbers: tuple[int, int], formula: tuple[str, ...]) -> tuple[int | None, list[str]]:
+def _shortest_win(numbers: tuple[int, ...], formula: tuple[str, ...]) -> tuple[int | None, list[str]]:
     """The least number of actions to a win, None if there is no win, and the actions that begin such a way."""
     if len(formula) > MAX_FORMULA_PARTS:
         return None, []
@@ -87,13 +87,13 @@ def _tasks_by_numbers() -> list[list[int]]:
     Demonstrations take all pairs equally often. Dealt as the game deals them, five of six would want a sum, and a model
     that has seen few products starts out with so little tendency to multiply that no group of rollouts finds it.
     """
-    tasks: dict[tuple[int, int], list[int]] = {}
+    tasks: dict[tuple[int, ...], list[int]] = {}
     for task in range(1000):
         tasks.setdefault(hand_of_task(task).numbers, []).append(task)
     return [tasks[numbers] for numbers in sorted(tasks)]
 
 
-def _unused(numbers: tuple[int, int], formula: tuple[str, ...]) -> list[str]:
+def _unused(numbers: tuple[int, ...], formula: tuple[str, ...]) -> list[str]:
     unused = [str(number) for number in numbers]
     for part in formula:
         if part in unused:
@@ -101,7 +101,7 @@ def _unused(numbers: tuple[int, int], formula: tuple[str, ...]) -> list[str]:
     return unused
 
 
-def _thought(numbers: tuple[int, int], formula: tuple[str, ...]) -> str:
+def _thought(numbers: tuple[int, ...], formula: tuple[str, ...]) -> str:
     unused = " ".join(_unused(numbers, formula)) or "nothing"
     last = formula[-1] if formula else "nothing"
     return f"I have {unused} after {last}."

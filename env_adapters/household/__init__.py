@@ -12,6 +12,9 @@ from rllib_gigpo.environment_entry import EnvironmentEntry
 HOUSEHOLD_PROMPT = """\
 Commands: go to R, open R, take O from R, put O in R.
 Reply <think>reason</think><action>command</action>.
+{% for turn in history %}
+{{ turn.observation }} -> {{ turn.action or "no valid action" }}
+{% endfor %}
 {{ observation }}
 Task: {{ task }}."""
 

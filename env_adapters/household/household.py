@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import string
-from collections.abc import Mapping
 from typing import Any
 
-import gymnasium as gym
-import numpy as np
-from gymnasium import spaces
-
+from rllib_gigpo.env_adapters.generated_tasks import GeneratedTaskEnv, check_integer, text_space
 from rllib_gigpo.env_adapters.household.layouts import OBJECTS, Layout, layout_of_task
 from rllib_gigpo.env_adapters.household.room import Room
 
 SUCCESS_REWARD = 10.0
-_TASKS = 2**31
 
 
-class Household(gym.Env[str, str]):
+class Household(GeneratedTaskEnv[str]):
     """Six receptacles, three of them closed at first, some objects, and one task: "put apple in fridge".
 
     Observation: text of two lines, what was checked so far and what is the case now, for example
@@ -44,42 +38,24 @@ class Household(gym.Env[str, str]):
         ValueError: An option has a value that is not allowed.
     """
 
-    metadata = {"render_modes": []}  # noqa: RUF012 (gymnasium's own declaration)
+    example_action = "go to fridge"
 
     def __init__(self, *, max_steps: int = 15, num_objects: int = 4):
-        _check_integer("max_steps", max_steps, lowest=1)
-        _check_integer("num_objects", num_objects, lowest=1, highest=len(OBJECTS))
-        self.observation_space = spaces.Text(min_length=1, max_length=256, charset=string.printable)
-        self.action_space = spaces.Text(min_length=0, max_length=64, charset=string.printable)
-        self._max_steps = max_steps
+        super().__init__(max_steps=max_steps)
+        check_integer("num_objects", num_objects, lowest=1, highest=len(OBJECTS))
+        self.observation_space = text_space(256, min_length=1)
+        self.action_space = text_space(64)
         self._num_objects = num_objects
-        self._task = 0
         self._room: Room | None = None
-        self._steps = 0
 
     @property
     def room(self) -> Room:
         """The state, for experts and tests. Raises RuntimeError before the first reset."""
-        if self._room is None:
-            raise RuntimeError("Household.step was called before reset")
-        return self._room
+        room: Room = self._started(self._room)
+        return room
 
-    def reset(self, *, seed: int | None = None, options: Mapping[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Lays out `options["task"]`, an integer of at least 0, or a task drawn from the seed.
-
-        Raises:
-            TypeError: The task is not an integer.
-            ValueError: The task is negative, or `options` has another key.
-        """
-        super().reset(seed=seed)
-        options = options or {}
-        if unknown := sorted(set(options) - {"task"}):
-            raise ValueError(f"reset got options {unknown}; the only known one is 'task'")
-        task = options.get("task")
-        self._task = int(self.np_random.integers(_TASKS)) if task is None else _checked_task(task)
-        self._room = Room(layout_of_task(self._task, num_objects=self._num_objects))
-        self._steps = 0
-        return self._observation(), self._info()
+    def _set_up(self, task: int) -> None:
+        self._room = Room(layout_of_task(task, num_objects=self._num_objects))
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Carries out a command, or nothing.
@@ -88,10 +64,7 @@ class Household(gym.Env[str, str]):
             TypeError: The action is not a text.
             RuntimeError: The environment was never reset.
         """
-        if not isinstance(action, str):
-            raise TypeError(
-                f"action is {action!r} of type {type(action).__name__}; Household takes text, e.g. 'go to fridge'"
-            )
+        self._check_action(action)
         is_valid = action in self.room.commands()
         if is_valid:
             self.room.do(action)
@@ -118,18 +91,3 @@ class Household(gym.Env[str, str]):
 def task_description(layout: Layout) -> str:
     """ "put apple in fridge"."""
     return f"put {layout.object_to_put} in {layout.destination}"
-
-
-def _check_integer(name: str, value: Any, *, lowest: int, highest: int | None = None) -> None:
-    is_integer = isinstance(value, int) and not isinstance(value, bool)
-    if not is_integer or value < lowest or (highest is not None and value > highest):
-        allowed = f"of at least {lowest}" if highest is None else f"from {lowest} to {highest}"
-        raise ValueError(f"{name} is {value!r}; it must be an integer {allowed}")
-
-
-def _checked_task(task: Any) -> int:
-    if isinstance(task, bool) or not isinstance(task, int | np.integer):
-        raise TypeError(f"task is {task!r} of type {type(task).__name__}; Household takes an integer of at least 0")
-    if task < 0:
-        raise ValueError(f"task is {task}; Household takes an integer of at least 0")
-    return int(task)

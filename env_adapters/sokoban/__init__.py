@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rllib_gigpo.agent_formats import AgentFormat
+from rllib_gigpo.agent_formats import AgentFormat, OneOf
 from rllib_gigpo.environment_entry import EnvironmentEntry
 
 # Names the default symbols; with other ones, give a prompt template that names those.
@@ -10,10 +10,14 @@ SOKOBAN_PROMPT = """\
 Push every box onto a target: # wall, _ floor, O target, X box, √ box on a target, P you, S you on a target.
 You can push one box at a time, and never pull.
 Reply <think>reason</think><action>direction</action>, with up, down, left or right for the direction.
+{% for turn in history %}
+{{ turn.observation }}
+-> {{ turn.action or "no valid action" }}
+{% endfor %}
 {{ observation }}"""
 
 SOKOBAN = EnvironmentEntry(
     name="Sokoban",
     entry_point="rllib_gigpo.env_adapters.sokoban.sokoban:Sokoban",
-    agent_format=AgentFormat(prompt_template=SOKOBAN_PROMPT),
+    agent_format=AgentFormat(prompt_template=SOKOBAN_PROMPT, response_parser=OneOf(("up", "down", "left", "right"))),
 )

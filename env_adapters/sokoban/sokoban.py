@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import math
-import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import gymnasium as gym
-import numpy as np
-from gymnasium import spaces
-
+from rllib_gigpo.env_adapters.generated_tasks import GeneratedTaskEnv, check_integer, text_space
 from rllib_gigpo.env_adapters.sokoban.levels import Level, level_of_task
 from rllib_gigpo.env_adapters.sokoban.rules import DIRECTIONS, Position, is_solved, move
 
 # Wall, floor, target, box on a target, box, player, player on a target.
 SYMBOLS = ("#", "_", "O", "√", "X", "P", "S")
-_TASKS = 2**31
 
 
-class Sokoban(gym.Env[str, str]):
+class Sokoban(GeneratedTaskEnv[str]):
     """Boxes are pushed onto targets; solved when every box is on one.
 
     Observation: text, the grid, one line a row, symbols separated by blanks.
@@ -56,7 +51,7 @@ class Sokoban(gym.Env[str, str]):
         ValueError: An option has a value that is not allowed.
     """
 
-    metadata = {"render_modes": []}  # noqa: RUF012 (gymnasium's own declaration)
+    example_action = "up"
 
     def __init__(
         self,
@@ -73,18 +68,18 @@ class Sokoban(gym.Env[str, str]):
         symbols: Sequence[str] = SYMBOLS,
         max_tries: int = 1000,
     ):
+        super().__init__(max_steps=max_steps)
         # In a grid of 4 no push is possible: player, box and target need three cells in a line.
-        _check_integer("size", size, lowest=5, highest=20)
-        _check_integer("num_boxes", num_boxes, lowest=1, highest=(size - 2) ** 2 // 4)
-        _check_integer("max_steps", max_steps, lowest=1)
-        _check_integer("max_solution_length", max_solution_length, lowest=1)
+        check_integer("size", size, lowest=5, highest=20)
+        check_integer("num_boxes", num_boxes, lowest=1, highest=(size - 2) ** 2 // 4)
+        check_integer("max_solution_length", max_solution_length, lowest=1)
         if max_solution_length > max_steps:
             raise ValueError(
                 f"max_solution_length is {max_solution_length}, but max_steps is {max_steps}: such a level could not "
                 "be won; lower the one or raise the other"
             )
-        _check_integer("min_solution_length", min_solution_length, lowest=1, highest=max_solution_length)
-        _check_integer("max_tries", max_tries, lowest=1)
+        check_integer("min_solution_length", min_solution_length, lowest=1, highest=max_solution_length)
+        check_integer("max_tries", max_tries, lowest=1)
         self._level_options = {
             "size": size,
             "num_boxes": num_boxes,
@@ -92,53 +87,33 @@ class Sokoban(gym.Env[str, str]):
             "max_solution_length": max_solution_length,
             "max_tries": max_tries,
         }
-        self._max_steps = max_steps
         self._step_reward = _checked_reward("step_reward", step_reward)
         self._on_reward = _checked_reward("box_on_target_reward", box_on_target_reward)
         self._off_reward = _checked_reward("box_off_target_reward", box_off_target_reward)
         self._solved_reward = _checked_reward("solved_reward", solved_reward)
         self._symbols = _checked_symbols(symbols)
-        self.observation_space = spaces.Text(
-            min_length=1,
-            max_length=size * size * (max(map(len, self._symbols)) + 1),
-            charset=string.printable + "".join(self._symbols),
+        self.observation_space = text_space(
+            size * size * (max(map(len, self._symbols)) + 1), min_length=1, more_characters="".join(self._symbols)
         )
-        self.action_space = spaces.Text(min_length=0, max_length=32, charset=string.printable)
-        self._task = 0
+        self.action_space = text_space(32)
         self._level: Level | None = None
         self._position: Position | None = None
-        self._steps = 0
 
     @property
     def level(self) -> Level:
         """The level that is played. Raises RuntimeError before the first reset."""
-        if self._level is None:
-            raise RuntimeError("Sokoban.step was called before reset")
-        return self._level
+        level: Level = self._started(self._level)
+        return level
 
     @property
     def position(self) -> Position:
         """Where player and boxes are. Raises RuntimeError before the first reset."""
         return self.level.start if self._position is None else self._position
 
-    def reset(self, *, seed: int | None = None, options: Mapping[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """Sets up the level of `options["task"]`, an integer of at least 0, or of a task drawn from the seed.
-
-        Raises:
-            TypeError: The task is not an integer.
-            ValueError: The task is negative, `options` has another key, or no level of this difficulty was found in
-                `max_tries` tries.
-        """
-        super().reset(seed=seed)
-        options = options or {}
-        if unknown := sorted(set(options) - {"task"}):
-            raise ValueError(f"reset got options {unknown}; the only known one is 'task'")
-        task = options.get("task")
-        self._task = int(self.np_random.integers(_TASKS)) if task is None else _checked_task(task)
-        self._level = level_of_task(self._task, **self._level_options)
+    def _set_up(self, task: int) -> None:
+        """Raises ValueError where no level of this difficulty was found in `max_tries` tries."""
+        self._level = level_of_task(task, **self._level_options)
         self._position = self._level.start
-        self._steps = 0
-        return self._observation(), self._info()
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Moves the player, or nothing.
@@ -147,8 +122,7 @@ class Sokoban(gym.Env[str, str]):
             TypeError: The action is not a text.
             RuntimeError: The environment was never reset.
         """
-        if not isinstance(action, str):
-            raise TypeError(f"action is {action!r} of type {type(action).__name__}; Sokoban takes text, e.g. 'up'")
+        self._check_action(action)
         board, before = self.level.board, self.position
         is_valid = action in DIRECTIONS
         after = move(board, before, action) if is_valid else before
@@ -191,13 +165,6 @@ class Sokoban(gym.Env[str, str]):
         }
 
 
-def _check_integer(name: str, value: Any, *, lowest: int, highest: int | None = None) -> None:
-    is_integer = isinstance(value, int) and not isinstance(value, bool)
-    if not is_integer or value < lowest or (highest is not None and value > highest):
-        allowed = f"of at least {lowest}" if highest is None else f"from {lowest} to {highest}"
-        raise ValueError(f"{name} is {value!r}; it must be an integer {allowed}")
-
-
 def _checked_reward(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise ValueError(f"{name} is {value!r}; it must be a finite number")
@@ -213,11 +180,3 @@ def _checked_symbols(symbols: Sequence[str]) -> tuple[str, ...]:
             f"target, box on a target, box, player and player on a target, such as {list(SYMBOLS)}"
         )
     return texts
-
-
-def _checked_task(task: Any) -> int:
-    if isinstance(task, bool) or not isinstance(task, int | np.integer):
-        raise TypeError(f"task is {task!r} of type {type(task).__name__}; Sokoban takes an integer of at least 0")
-    if task < 0:
-        raise ValueError(f"task is {task}; Sokoban takes an integer of at least 0")
-    return int(task)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Integral
+from typing import Literal
 
+from rllib_gigpo.agent_formats.parsed_response import ResponseParser
 from rllib_gigpo.agent_formats.prompt_template import PromptTemplate
-from rllib_gigpo.agent_formats.response_parsers import ResponseParser, response_parser
+from rllib_gigpo.agent_formats.response_parsers import response_parser
+
+HistoryLength = int | Literal["full"]
 
 
 @dataclass(frozen=True)
@@ -18,26 +22,35 @@ class AgentFormat:
 
     Attributes:
         prompt_template: Jinja source of the user message, see `PromptTemplate` for its variables.
-        history_length: How many earlier turns of the episode the template receives as `history`, the latest ones.
-        response_parser: A name in `RESPONSE_PARSERS`, or a function from the response's text to a `ParsedResponse`.
+        history_length: How many earlier turns of the episode the template receives as `history`, the latest ones; 0 is
+            no memory, "full" the whole episode.
+        response_parser: A name in `RESPONSE_PARSERS`, "package.module:name", or a function, from the response's text to
+            a `ParsedResponse`.
         stop: Strings that end a response, beside the tokenizer's end-of-sequence token.
 
     Raises:
-        ValueError: The template does not compile or uses an unknown variable, `history_length` is negative, the parser
-            is unknown, a stop string is empty, or a value is of another type.
+        ValueError: The template does not compile or uses an unknown variable, `history_length` is negative, or not 0
+            while the template never shows `history`, the parser is unknown or cannot be imported, a stop string is
+            empty, or a value is of another type.
     """
 
     prompt_template: str
-    history_length: int = 0
+    history_length: HistoryLength = 0
     response_parser: str | ResponseParser = "think_action"
     stop: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        PromptTemplate(self.prompt_template)
-        if not isinstance(self.history_length, Integral) or isinstance(self.history_length, bool):
-            raise ValueError(f"history_length={self.history_length!r} must be an integer")
-        if self.history_length < 0:
-            raise ValueError(f"history_length is {self.history_length}; it must be 0 (no memory) or greater")
+        template = PromptTemplate(self.prompt_template)
+        if self.history_length != "full":
+            if not isinstance(self.history_length, Integral) or isinstance(self.history_length, bool):
+                raise ValueError(f"history_length={self.history_length!r} must be an integer, or 'full'")
+            if self.history_length < 0:
+                raise ValueError(f"history_length is {self.history_length}; it must be 0 (no memory) or greater")
+        if self.history_length and not template.shows_history:
+            raise ValueError(
+                f"history_length={self.history_length!r} has no effect: the prompt_template never shows `history`. Put "
+                "{% for turn in history %}…{% endfor %} into it, or set history_length=0"
+            )
         response_parser(self.response_parser)
         if not isinstance(self.stop, tuple) or not all(isinstance(text, str) and text for text in self.stop):
             raise ValueError(f"stop={self.stop!r} must be a tuple of non-empty strings")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from jinja2 import StrictUndefined, TemplateSyntaxError, meta
+from jinja2 import StrictUndefined, TemplateSyntaxError, meta, nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from rllib_gigpo.agent_formats.references import imported, is_reference
 
 VARIABLES = ("observation", "history", "step", "task", "admissible_actions")
 
@@ -30,7 +33,7 @@ class PromptTemplate:
     `trim_blocks` and `lstrip_blocks`: a line that holds only a `{% ... %}` block leaves nothing behind.
 
     Raises:
-        ValueError: The source is no text, does not compile, or uses a name that no prompt has.
+        ValueError: The source is no text, does not compile, or uses a name that no prompt has, or no turn of `history`.
     """
 
     def __init__(self, source: str):
@@ -40,14 +43,20 @@ class PromptTemplate:
             undefined=StrictUndefined, finalize=_refuse_none, trim_blocks=True, lstrip_blocks=True
         )
         try:
-            names = meta.find_undeclared_variables(environment.parse(source))
+            tree = environment.parse(source)
+            names = meta.find_undeclared_variables(tree)
             self._template = environment.from_string(source)
         except TemplateSyntaxError as error:
             raise ValueError(f"prompt_template does not compile, line {error.lineno}: {error.message}") from error
         unknown = sorted(names - set(VARIABLES) - set(environment.globals))
         if unknown:
             raise ValueError(f"prompt_template uses unknown variables {unknown}; known are {list(VARIABLES)}")
+        if unknown := sorted(_turn_fields(tree) - set(dir(Turn))):
+            raise ValueError(
+                f"prompt_template uses unknown fields {unknown} of a turn of `history`; known are {list(Turn._fields)}"
+            )
         self.source = source
+        self.shows_history = "history" in names
 
     def __reduce__(self) -> tuple[type[PromptTemplate], tuple[str]]:
         # A compiled template does not pickle; its source does.
@@ -72,6 +81,51 @@ class PromptTemplate:
         return self._template.render(
             observation=observation, history=history, step=step, task=task, admissible_actions=admissible_actions
         )
+
+
+def template_source(value: Any) -> Any:
+    """The source of a template that a config gives as a text: as itself, or as the path of a file that holds it, or as
+    "package.module:NAME". What holds no "{{" and no "{%" is no source. Anything but a text is returned as it is.
+
+    Raises:
+        ValueError: There is no such file, or it cannot be read, or the name cannot be imported, or is no text.
+    """
+    if not isinstance(value, str | Path) or "{{" in str(value) or "{%" in str(value):
+        return value
+    if is_reference(str(value)):
+        source = imported("prompt_template", str(value))
+        if not isinstance(source, str):
+            raise ValueError(f"prompt_template={value!r} is a {type(source).__name__}; it must be a string")
+        return source
+    try:
+        return Path(value).expanduser().read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"prompt_template={str(value)!r} holds no {{{{ observation }}}}, so it must be the path of a file that "
+            f"does, or 'package.module:NAME': {error}"
+        ) from error
+
+
+def _turn_fields(tree: nodes.Template) -> set[str]:
+    """Names that a template reads of a turn: of the variable of a loop over `history`, and of `history[i]`."""
+    turns = {
+        loop.target.name
+        for loop in tree.find_all(nodes.For)
+        if isinstance(loop.target, nodes.Name) and _is_history(loop.iter)
+    }
+    return {
+        field.attr
+        for field in tree.find_all(nodes.Getattr)
+        if (isinstance(field.node, nodes.Name) and field.node.name in turns)
+        or (isinstance(field.node, nodes.Getitem) and _is_history(field.node.node))
+    }
+
+
+def _is_history(expression: nodes.Node) -> bool:
+    """Whether it is `history`, or a slice of it."""
+    while isinstance(expression, nodes.Getitem) and isinstance(expression.arg, nodes.Slice):
+        expression = expression.node
+    return isinstance(expression, nodes.Name) and expression.name == "history"
 
 
 def _refuse_none(value: Any) -> Any:

@@ -1,79 +1,105 @@
-"""From the text of a response to an action, and whether it may count as one."""
+"""The parsers that a config knows by name, and those of a user's own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+import re
+from dataclasses import dataclass
+
+from rllib_gigpo.agent_formats.json_parser import json_action
+from rllib_gigpo.agent_formats.parsed_response import ParsedResponse, ResponseParser, invalid_response
+from rllib_gigpo.agent_formats.references import imported, is_reference
+from rllib_gigpo.agent_formats.tag_parsers import first_action, think_action
+
+RESPONSE_PARSERS: dict[str, ResponseParser] = {
+    "first_action": first_action,
+    "json_action": json_action,
+    "think_action": think_action,
+}
+
+# What models write that a parser must not fall over. Checked before anything is started.
+_PROBES = (
+    "",
+    "<think>a</think><action>b</action>",
+    '{"thoughts": "a", "action": "b"}',
+    "<ACTION>Größe 漢字 \U0001f0a1\n</think><think><action>",
+)
 
 
-class ParsedResponse(NamedTuple):
-    """What a response says.
+class ResponseParserError(ValueError):
+    """A response parser raised, or returned something that is no ParsedResponse."""
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """A parser for games with few actions: what another parser reads must hold exactly one of them, as a word.
+
+    So "go up" is "up". "down, not up" is invalid for `several_actions`, as is "up, up"; "jump" for `unknown_action`.
 
     Attributes:
-        action: The action for the environment; "" where there is none, which every environment takes as a no-op.
-        is_valid: Whether the response follows the grammar. It says nothing about whether the action is admissible.
-        reason: Why not, a short snake_case word that metrics count; None where it is valid.
+        choices: The actions, in lower case.
+        parser: Reads the response.
     """
 
-    action: str
-    is_valid: bool
-    reason: str | None
+    choices: tuple[str, ...]
+    parser: str | ResponseParser = "think_action"
 
-
-ResponseParser = Callable[[str], ParsedResponse]
-
-
-def think_action(text: str) -> ParsedResponse:
-    """Reads one `<think>...</think>` followed by one `<action>...</action>`, and nothing else but white space.
-
-    Tags are lower case. The action is stripped, lower-cased and its inner white space collapsed to single spaces.
-    The first of these reasons that applies is given: `no_think`, `no_action` (a tag of the pair is missing),
-    `multiple_thinks`, `multiple_actions`, `wrong_order` (a tag closes before it opens, or stands inside the other
-    pair), `text_outside_tags`, `empty_action`.
-    """
-    think_open, think_close = text.count("<think>"), text.count("</think>")
-    action_open, action_close = text.count("<action>"), text.count("</action>")
-    if not (think_open and think_close):
-        return _invalid("no_think")
-    if not (action_open and action_close):
-        return _invalid("no_action")
-    if max(think_open, think_close) > 1:
-        return _invalid("multiple_thinks")
-    if max(action_open, action_close) > 1:
-        return _invalid("multiple_actions")
-
-    positions = [text.index(tag) for tag in ("<think>", "</think>", "<action>", "</action>")]
-    if positions != sorted(positions):
-        return _invalid("wrong_order")
-
-    before, rest = text.split("<think>")
-    _, rest = rest.split("</think>")
-    between, rest = rest.split("<action>")
-    action, after = rest.split("</action>")
-    if before.strip() or between.strip() or after.strip():
-        return _invalid("text_outside_tags")
-
-    action = " ".join(action.lower().split())
-    return ParsedResponse(action, True, None) if action else _invalid("empty_action")
-
-
-RESPONSE_PARSERS: dict[str, ResponseParser] = {"think_action": think_action}
+    def __call__(self, text: str) -> ParsedResponse:
+        parsed = response_parser(self.parser)(text)
+        if not parsed.is_valid:
+            return parsed
+        longest_first = sorted(self.choices, key=len, reverse=True)
+        found = re.findall(rf"(?<!\w)(?:{'|'.join(map(re.escape, longest_first))})(?!\w)", parsed.action)
+        if len(found) == 1:
+            return parsed._replace(action=found[0])
+        return invalid_response("several_actions" if found else "unknown_action")
 
 
 def response_parser(name_or_function: str | ResponseParser) -> ResponseParser:
-    """The parser of that name, or the function itself.
+    """The parser of that name, the one that "package.module:name" names, or the function itself.
 
     Raises:
-        ValueError: No parser has that name.
+        ValueError: No parser has that name, or it cannot be imported, or is no function.
     """
-    if callable(name_or_function):
-        return name_or_function
-    if not isinstance(name_or_function, str) or name_or_function not in RESPONSE_PARSERS:
+    found = name_or_function
+    if isinstance(found, str) and is_reference(found):
+        found = imported("response_parser", found)
+        if not callable(found):
+            raise ValueError(f"response_parser={name_or_function!r} is a {type(found).__name__}; it must be a function")
+    if callable(found):
+        return found
+    if not isinstance(found, str) or found not in RESPONSE_PARSERS:
         raise ValueError(
-            f"response_parser is {name_or_function!r}; known are {sorted(RESPONSE_PARSERS)}, or give a function"
+            f"response_parser is {found!r}; known are {sorted(RESPONSE_PARSERS)}, or give a function, or "
+            "'package.module:function'"
         )
-    return RESPONSE_PARSERS[name_or_function]
+    return RESPONSE_PARSERS[found]
 
 
-def _invalid(reason: str) -> ParsedResponse:
-    return ParsedResponse("", False, reason)
+def parse(parser: ResponseParser, text: str) -> ParsedResponse:
+    """What `parser` makes of `text`.
+
+    Raises:
+        ResponseParserError: It raises, or returns something else than a ParsedResponse with a str as its action.
+    """
+    name = getattr(parser, "__qualname__", parser)
+    shown = repr(text if len(text) <= 80 else f"{text[:80]}…")
+    try:
+        parsed = parser(text)
+    except Exception as error:
+        raise ResponseParserError(
+            f"response_parser={name!r} raised {type(error).__name__}: {error} on the response {shown}; it must return "
+            "ParsedResponse('', False, reason) for what it cannot read"
+        ) from error
+    if not (isinstance(parsed, ParsedResponse) and isinstance(parsed.action, str)):
+        raise ResponseParserError(
+            f"response_parser={name!r} returned {parsed!r} for the response {shown}; it must return a ParsedResponse "
+            "with a str as its action"
+        )
+    return parsed
+
+
+def check_parser(name_or_function: str | ResponseParser) -> None:
+    """Has a parser read some responses, good and bad ones. Raises ValueError where it cannot."""
+    parser = response_parser(name_or_function)
+    for text in _PROBES:
+        parse(parser, text)

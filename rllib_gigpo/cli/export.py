@@ -26,15 +26,18 @@ def export(
     model_path: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The model below the adapter. Default: where training found it.")
     ] = None,
+    module: Annotated[
+        str | None, typer.Option(metavar="ID", help="Of several modules, the one to write. Default: all of them.")
+    ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Tracebacks of errors.")] = False,
 ) -> None:
     """Write the model of a checkpoint as a Hugging Face directory.
 
     A model that was trained with LoRA is written as the PEFT directory of its adapter, or with --merge as a whole
-    model. Of several policies, each gets a folder of its own in OUT. Needs no Ray, and loads no pickle.
+    model. Of several modules, each gets a folder of its own in OUT. Needs no Ray, and loads no pickle.
     """
     with reported_errors(verbose):
-        models = _models(checkpoint)
+        models = _models(checkpoint, module)
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
             raise ValueError(f"{out} exists and is not an empty folder; name another")
         if model_path is not None and not merge:
@@ -50,13 +53,15 @@ def export(
             typer.echo(f"{kind}: {target}")
 
 
-def _models(checkpoint: Path) -> dict[str, Path]:
-    """The model directory of every module of a whole checkpoint, by the module's id."""
+def _models(checkpoint: Path, module: str | None) -> dict[str, Path]:
+    """The model directory of every module of a whole checkpoint, or of `module` alone, by the module's id."""
     checkpoint_class(checkpoint)
     models = {folder.parent.name: folder for folder in sorted((checkpoint / _MODULES).glob(f"*/{_MODEL}"))}
     if not models:
         raise ValueError(f"there is no {_MODULES / '*' / _MODEL} in checkpoint {checkpoint}")
-    return models
+    if module is not None and module not in models:
+        raise ValueError(f"--module {module} is not in checkpoint {checkpoint}; it has {', '.join(models)}")
+    return models if module is None else {module: models[module]}
 
 
 def _is_adapter(model: Path) -> bool:

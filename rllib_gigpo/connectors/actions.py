@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from ray.rllib.connectors.connector_v2 import ConnectorV2
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
-from rllib_gigpo.agent_formats.response_parsers import ParsedResponse
+from rllib_gigpo.agent_formats.chat import answer_prefix
+from rllib_gigpo.agent_formats.parsed_response import ResponseParser
+from rllib_gigpo.agent_formats.response_parsers import parse
 from rllib_gigpo.columns import RESPONSE_IDS
 
 RESPONSE_TEXT = "response_text"  # batch: str
@@ -16,7 +17,11 @@ PARSED_RESPONSE = "parsed_response"  # batch: ParsedResponse
 
 
 class ResponseDecoder(ConnectorV2):
-    """Decodes batch[RESPONSE_IDS] (int32[R]) into batch[RESPONSE_TEXT], without special tokens."""
+    """Decodes batch[RESPONSE_IDS] (int32[R]) into batch[RESPONSE_TEXT], without special tokens.
+
+    Where the chat template has begun the answer with "<think>", the text begins with that, too: the model then writes
+    the closing tag alone.
+    """
 
     def __call__(
         self,
@@ -29,13 +34,18 @@ class ResponseDecoder(ConnectorV2):
         metrics: Any = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        return batch | {RESPONSE_TEXT: rl_module.tokenizer.decode(batch[RESPONSE_IDS], skip_special_tokens=True)}
+        tokenizer = rl_module.tokenizer
+        text = answer_prefix(tokenizer) + tokenizer.decode(batch[RESPONSE_IDS], skip_special_tokens=True)
+        return batch | {RESPONSE_TEXT: text}
 
 
 class ActionParser(ConnectorV2):
-    """Parses batch[RESPONSE_TEXT] into batch[PARSED_RESPONSE]: the action, whether it is valid, and why not."""
+    """Parses batch[RESPONSE_TEXT] into batch[PARSED_RESPONSE]: the action, whether it is valid, and why not.
 
-    def __init__(self, *, parser: Callable[[str], ParsedResponse], **kwargs: Any):
+    Raises ResponseParserError where the parser raises, or returns no ParsedResponse.
+    """
+
+    def __init__(self, *, parser: ResponseParser, **kwargs: Any):
         super().__init__(**kwargs)
         self.parser = parser
 
@@ -50,10 +60,4 @@ class ActionParser(ConnectorV2):
         metrics: Any = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        parsed = self.parser(batch[RESPONSE_TEXT])
-        if not (isinstance(parsed, ParsedResponse) and isinstance(parsed.action, str)):
-            raise TypeError(
-                f"response_parser={getattr(self.parser, '__qualname__', self.parser)!r} returned {parsed!r}; it must "
-                "return a ParsedResponse with a str as its action"
-            )
-        return batch | {PARSED_RESPONSE: parsed}
+        return batch | {PARSED_RESPONSE: parse(self.parser, batch[RESPONSE_TEXT])}

@@ -14,6 +14,7 @@ from ray.rllib.connectors.connector_v2 import ConnectorV2
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
 from rllib_gigpo.columns import ANCHOR_STATE, GROUP_ID
+from rllib_gigpo.connectors.credit_groups import credit_group_id
 from rllib_gigpo.connectors.similarity_grouping import Similarity, check_similarity, merge_similar_states
 
 AnchorFunction = Callable[[Any, dict[str, Any]], str | np.ndarray]
@@ -202,7 +203,7 @@ class AnchorStateGrouping(ConnectorV2):
         """
         states = [self._anchor_state(episode, t) for episode in episodes for t in range(len(episode))]
         lengths = np.array([len(episode) for episode in episodes], np.int64)
-        groups = [_group_id(episode) for episode in episodes for _ in range(len(episode))]
+        groups = [credit_group_id(episode) for episode in episodes for _ in range(len(episode))]
         anchor_ids = anchor_state_ids(
             states, groups, similarity_threshold=self.similarity_threshold, similarity=self.similarity
         )
@@ -231,14 +232,8 @@ class AnchorStateGrouping(ConnectorV2):
             return state
         if self.anchor == "auto":
             return observation
+        group = episode.get_infos(0)[GROUP_ID]
         raise ValueError(
-            f'info["{ANCHOR_STATE}"] is missing at step {t} of trajectory {episode.id_} (group {_group_id(episode)}); '
+            f'info["{ANCHOR_STATE}"] is missing at step {t} of trajectory {episode.id_} (group {group}); '
             'have the environment give it at reset and at every step, or use anchor="auto" or "observation"'
         )
-
-
-def _group_id(episode: SingleAgentEpisode) -> Hashable:
-    info = episode.get_infos(0)
-    if GROUP_ID not in info:
-        raise ValueError(f'trajectory {episode.id_} has no "{GROUP_ID}" in the info of its reset')
-    return info[GROUP_ID]

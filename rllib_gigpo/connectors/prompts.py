@@ -8,9 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from jinja2 import TemplateError
 from ray.rllib.connectors.connector_v2 import ConnectorV2
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
+from rllib_gigpo.agent_formats.agent_format import HistoryLength
 from rllib_gigpo.agent_formats.chat import encode_prompt
 from rllib_gigpo.agent_formats.prompt_template import PromptTemplate, Turn
 from rllib_gigpo.columns import ADMISSIBLE_ACTIONS, PROMPT_IDS
@@ -21,9 +23,9 @@ PROMPT_OVERFLOW = "prompt_overflow"  # batch: bool, the prompt does not fit even
 
 
 class HistoryMemory(ConnectorV2):
-    """Puts the last `history_length` turns before the current observation into the shared data."""
+    """Puts the last `history_length` turns before the current observation into the shared data; all, for "full"."""
 
-    def __init__(self, *, history_length: int, **kwargs: Any):
+    def __init__(self, *, history_length: HistoryLength, **kwargs: Any):
         super().__init__(**kwargs)
         self.history_length = history_length
 
@@ -39,7 +41,8 @@ class HistoryMemory(ConnectorV2):
         **kwargs: Any,
     ) -> dict[str, Any]:
         episode = episodes[0]
-        steps = range(max(0, len(episode) - self.history_length), len(episode))
+        length = len(episode) if self.history_length == "full" else self.history_length
+        steps = range(max(0, len(episode) - length), len(episode))
         if shared_data is not None:
             shared_data[HISTORY] = [Turn(episode.get_observations(t), episode.get_actions(t)) for t in steps]
         return batch
@@ -79,11 +82,14 @@ class PromptBuilder(ConnectorV2):
 
     def _encode(self, tokenizer: Any, episode: SingleAgentEpisode, history: list[Turn]) -> np.ndarray:
         info = episode.get_infos(-1)
-        message = self.template.render(
-            observation=episode.get_observations(-1),
-            history=history,
-            step=len(episode),
-            task=info.get("task_description"),
-            admissible_actions=info.get(ADMISSIBLE_ACTIONS),
-        )
+        try:
+            message = self.template.render(
+                observation=episode.get_observations(-1),
+                history=history,
+                step=len(episode),
+                task=info.get("task_description"),
+                admissible_actions=info.get(ADMISSIBLE_ACTIONS),
+            )
+        except TemplateError as error:
+            raise ValueError(f"prompt_template cannot be rendered at step {len(episode)}: {error}") from error
         return encode_prompt(tokenizer, message)

@@ -9,7 +9,6 @@ from ray.rllib.connectors.connector_v2 import ConnectorV2
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
 from rllib_gigpo.columns import (
-    GROUP_ID,
     IS_ACTION_VALID,
     PROMPT_IDS,
     RESPONSE_IDS,
@@ -17,6 +16,7 @@ from rllib_gigpo.columns import (
     WEIGHTS_VERSION,
 )
 from rllib_gigpo.connectors.anchor_states import ANCHOR_IDS
+from rllib_gigpo.connectors.credit_groups import credit_group_id
 from rllib_gigpo.rows import StepRows, TokenRows
 
 STEP_ROWS = "step_rows"  # batch: StepRows
@@ -45,21 +45,31 @@ class TokenRowPacking(ConnectorV2):
         invalid = [not e.get_infos(t + 1)[IS_ACTION_VALID] for e in episodes for t in range(len(e))]
         terminated = np.zeros(total, bool)
         terminated[np.cumsum(lengths) - 1] = [episode.is_terminated for episode in episodes]
+        responses = _column(episodes, RESPONSE_IDS)
         step_rows = StepRows(
             rewards=np.array([r for e in episodes for r in e.get_rewards()], np.float32),
             invalid=np.array(invalid, bool),
             trajectory_ids=np.repeat(np.arange(len(episodes)), lengths),
-            group_ids=np.repeat(np.array([e.get_infos(0)[GROUP_ID] for e in episodes], np.int64), lengths),
+            group_ids=np.repeat(np.array([credit_group_id(e) for e in episodes], np.int64), lengths),
             anchor_ids=batch.get(ANCHOR_IDS, np.arange(total)),
             terminated=terminated,
+            response_lengths=np.array([len(response) for response in responses], np.int64),
         )
         token_rows = TokenRows.from_lists(
             _column(episodes, PROMPT_IDS),
-            _column(episodes, RESPONSE_IDS),
+            responses,
             _column(episodes, ROLLOUT_LOGP),
             weights_version=np.array(_column(episodes, WEIGHTS_VERSION), np.int64),
+            module_ids=_module_ids(episodes, lengths),
         )
         return batch | {STEP_ROWS: step_rows, TOKEN_ROWS: token_rows}
+
+
+def _module_ids(episodes: list[SingleAgentEpisode], lengths: np.ndarray) -> np.ndarray | None:
+    """The module of each row, str[T]; None in single-agent environments, which have one."""
+    if not episodes or episodes[0].module_id is None:
+        return None
+    return np.repeat(np.array([str(episode.module_id) for episode in episodes]), lengths)
 
 
 def _column(episodes: list[SingleAgentEpisode], key: str) -> list[Any]:

@@ -18,10 +18,10 @@ class EnvironmentAnswerError(TypeError):
 def check_reset(answer: Any) -> tuple[str, dict[str, Any]]:
     """The (observation, info) of a `reset`. Raises EnvironmentAnswerError."""
     if not (isinstance(answer, tuple) and len(answer) == 2):
-        raise EnvironmentAnswerError(f"reset() returned {_describe(answer)}; it must return (observation, info)")
+        raise EnvironmentAnswerError(f"reset() returned {describe(answer)}; it must return (observation, info)")
     observation, info = answer
-    _check_observation("reset", observation)
-    _check_info("reset", info)
+    check_observation("reset", observation)
+    check_info("reset", info)
     return observation, info
 
 
@@ -29,22 +29,28 @@ def check_step(answer: Any) -> tuple[str, float, bool, bool, dict[str, Any]]:
     """The (observation, reward, terminated, truncated, info) of a `step`. Raises EnvironmentAnswerError."""
     if not (isinstance(answer, tuple) and len(answer) == 5):
         raise EnvironmentAnswerError(
-            f"step() returned {_describe(answer)}; it must return (observation, reward, terminated, truncated, info)"
+            f"step() returned {describe(answer)}; it must return (observation, reward, terminated, truncated, info)"
         )
     observation, reward, terminated, truncated, info = answer
-    _check_observation("step", observation)
-    if not isinstance(reward, Real | np.floating | np.integer) or not math.isfinite(reward):
-        raise EnvironmentAnswerError(f"step() returned the reward {reward!r}; it must be a finite number")
+    check_observation("step", observation)
+    check_reward(reward)
     for name, value in (("terminated", terminated), ("truncated", truncated)):
         if not isinstance(value, bool | np.bool_):
             raise EnvironmentAnswerError(f"step() returned {name}={value!r}; it must be a bool")
-    _check_info("step", info)
+    check_info("step", info)
     return observation, float(reward), bool(terminated), bool(truncated), info
 
 
-def _check_observation(method: str, observation: Any) -> None:
+def check_reward(reward: Any) -> None:
+    """Raises EnvironmentAnswerError unless `reward` is a finite number."""
+    if not isinstance(reward, Real | np.floating | np.integer) or not math.isfinite(reward):
+        raise EnvironmentAnswerError(f"step() returned the reward {reward!r}; it must be a finite number")
+
+
+def check_observation(method: str, observation: Any) -> None:
+    """Raises EnvironmentAnswerError unless an observation that `method` returned is a text."""
     if not isinstance(observation, str):
-        raise EnvironmentAnswerError(f"{method}() returned the observation {_describe(observation)}; it must be a str")
+        raise EnvironmentAnswerError(f"{method}() returned the observation {describe(observation)}; it must be a str")
     try:
         observation.encode()
     except UnicodeEncodeError as error:
@@ -53,15 +59,17 @@ def _check_observation(method: str, observation: Any) -> None:
         ) from error
 
 
-def _check_info(method: str, info: Any) -> None:
+def check_info(method: str, info: Any) -> None:
+    """Raises EnvironmentAnswerError unless an info that `method` returned can be read."""
     if not isinstance(info, dict):
-        raise EnvironmentAnswerError(f"{method}() returned the info {_describe(info)}; it must be a dict")
+        raise EnvironmentAnswerError(f"{method}() returned the info {describe(info)}; it must be a dict")
     if isinstance(info.get(ADMISSIBLE_ACTIONS), str):
         raise EnvironmentAnswerError(
-            f"{method}() returned {ADMISSIBLE_ACTIONS}={_describe(info[ADMISSIBLE_ACTIONS])}; it must be a list of str"
+            f"{method}() returned {ADMISSIBLE_ACTIONS}={describe(info[ADMISSIBLE_ACTIONS])}; it must be a list of str"
         )
 
 
-def _describe(value: Any) -> str:
+def describe(value: Any) -> str:
+    """A value as it is shown in errors: short, with its type."""
     text = repr(value)
     return f"{text[:80]}{'…' if len(text) > 80 else ''} ({type(value).__name__})"

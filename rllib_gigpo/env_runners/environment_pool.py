@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Any
 
 import gymnasium as gym
+from ray.rllib.env.multi_agent_env import MultiAgentEnv
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +32,9 @@ class EnvironmentPool:
         self._idle: list[gym.Env] = [first]
         self.single_observation_space = self.observation_space = first.observation_space
         self.single_action_space = self.action_space = first.action_space
+        unwrapped: Any = first.unwrapped
+        self.is_multi_agent = isinstance(unwrapped, MultiAgentEnv)
+        self.possible_agents: list[Any] = list(unwrapped.possible_agents) if self.is_multi_agent else []
 
     @property
     def unwrapped(self) -> EnvironmentPool:

@@ -35,10 +35,14 @@ class GroupEnvRunner(SingleAgentEnvRunner):
 
     def __init__(self, *, config: Any, **kwargs: Any):
         super().__init__(config=config, **kwargs)
-        self.engine = HFEngine(self.module.lm, self.module.tokenizer, device=self._device)
         assert self.env is not None
-        self._rollout = GroupRollout(
-            pool=self.env,
+        self._rollout = self._make_rollout(self.env)
+
+    def _make_rollout(self, pool: EnvironmentPool) -> GroupRollout:
+        self.engine = HFEngine(self.module.lm, self.module.tokenizer, device=self._device)
+        self.engines = {DEFAULT_MODULE_ID: self.engine}
+        return GroupRollout(
+            pool=pool,
             engine=self.engine,
             rl_module=self.module,
             env_to_module=self._env_to_module,
@@ -53,6 +57,15 @@ class GroupEnvRunner(SingleAgentEnvRunner):
         create = _environment_creator(self.config.env)
         self.num_envs = self.config.num_envs_per_env_runner
         self.env = EnvironmentPool(lambda: create(context), self.num_envs)
+        self._check_environment(self.env)
+
+    def _check_environment(self, pool: EnvironmentPool) -> None:
+        """Raises ValueError where the environment is not for this runner."""
+        if pool.is_multi_agent:
+            raise ValueError(
+                f"env={self.config.env!r} is an RLlib MultiAgentEnv; say so with multi_agent(policies={{'shared'}}, "
+                "policy_mapping_fn=lambda agent_id, episode, **kwargs: 'shared'), or with several policies"
+            )
 
     @override(EnvRunner)
     def get_spaces(self) -> dict[str, tuple[gym.Space, gym.Space]]:
@@ -72,7 +85,7 @@ class GroupEnvRunner(SingleAgentEnvRunner):
         with self.metrics.log_time(SAMPLE_TIMER):
             episodes = self._rollout.run(plan)
         if plan.explore:
-            self._increase_sampled_metrics(sum(len(episode) for episode in episodes), len(episodes))
+            self._count_sampled(episodes)
         make_callback(
             "on_sample_end",
             callbacks_objects=self._callbacks,
@@ -80,6 +93,9 @@ class GroupEnvRunner(SingleAgentEnvRunner):
             kwargs={"env_runner": self, "metrics_logger": self.metrics, "samples": episodes},
         )
         return episodes, self._rollout.take_counts()
+
+    def _count_sampled(self, episodes: list[SingleAgentEpisode]) -> None:
+        self._increase_sampled_metrics(sum(len(episode) for episode in episodes), len(episodes))
 
     def roll_out(self, plan: RolloutPlan) -> Rollout:
         """`sample`, with this runner's metrics."""
@@ -100,19 +116,26 @@ class GroupEnvRunner(SingleAgentEnvRunner):
         super().set_state(state)
         if weights is not None:
             weights = ray.get(weights) if isinstance(weights, ray.ObjectRef) else weights
-            self.engine.deliver(weights.get(DEFAULT_MODULE_ID, weights), version)
+            # Learners may have modules, such as a critic, that no engine samples from. A single-agent runner's own
+            # checkpoint has the only module's weights without its name.
+            of_engines = {id_: weights[id_] for id_ in self.engines if id_ in weights} or {DEFAULT_MODULE_ID: weights}
+            for module_id, own in of_engines.items():
+                self.engines[module_id].deliver(own, version)
             self._weights_seq_no = version
 
-    def deliver(self, weights: dict[str, Any], version: int, probe_ids: np.ndarray) -> ServedWeights:
-        """Gives weights to the engine.
+    def deliver(self, module_id: str, weights: Any, version: int, probe_ids: np.ndarray) -> ServedWeights:
+        """Gives weights to an engine.
 
         Args:
-            weights: The module's state, by weight name.
+            module_id: Whose they are.
+            weights: The module's state, by weight name, or a reference to that.
             version: Of the weights.
             probe_ids: int32[n], the sequence to probe the engine with.
         """
-        self.set_state({COMPONENT_RL_MODULE: weights, WEIGHTS_SEQ_NO: version})
-        return ServedWeights(self.engine.weights_version, self.engine.probe(probe_ids))
+        weights = ray.get(weights) if isinstance(weights, ray.ObjectRef) else weights
+        self.set_state({COMPONENT_RL_MODULE: {module_id: weights}, WEIGHTS_SEQ_NO: version})
+        engine = self.engines[module_id]
+        return ServedWeights(engine.weights_version, engine.probe(probe_ids))
 
     def answer(self, method: str, **kwargs: Any) -> Any:
         """What a method returns, or a RunnerFailure where it raises.

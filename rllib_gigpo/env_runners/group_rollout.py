@@ -14,17 +14,15 @@ import gymnasium as gym
 from ray.rllib.connectors.connector_v2 import ConnectorV2
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
+from rllib_gigpo.agent_formats import ParsedResponse
 from rllib_gigpo.columns import (
     ENDING,
     FINISH_REASON,
-    GROUP_ID,
     INVALID_REASON,
     IS_ACTION_VALID,
-    MEMBER,
     PROMPT_IDS,
     RESPONSE_IDS,
     ROLLOUT_LOGP,
-    TASK,
     WEIGHTS_VERSION,
     WON,
 )
@@ -34,8 +32,9 @@ from rllib_gigpo.connectors.prompts import PROMPT_OVERFLOW as PROMPT_OVERFLOWS
 from rllib_gigpo.env_runners import endings
 from rllib_gigpo.env_runners.environment_answers import check_reset, check_step
 from rllib_gigpo.env_runners.environment_pool import EnvironmentPool
+from rllib_gigpo.env_runners.member import Member, SingleAgentMember
 from rllib_gigpo.env_runners.rollout_plan import GroupPlan, RolloutPlan
-from rllib_gigpo.inference.protocol import Generation, GenerationRequest, InferenceClient, InferenceEngine
+from rllib_gigpo.inference.protocol import Generation, GenerationRequest, RolloutEngine
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -48,20 +47,6 @@ RESPONSE_CUT = "response_cut"
 DROPPED_GROUPS = "dropped_groups"
 DROPPED_EPISODES = "dropped_episodes"
 UNEQUAL_START = "UnequalStart"
-
-
-class _Member:
-    """One trajectory of a group while it is rolled out."""
-
-    client: InferenceClient
-
-    def __init__(self, group: GroupPlan, index: int, env: gym.Env):
-        self.group = group
-        self.index = index
-        self.env = env
-        self.episode = SingleAgentEpisode()
-        self.shared_data: dict[str, Any] = {}
-        self.ending: str | None = None
 
 
 class GroupRollout:
@@ -79,7 +64,7 @@ class GroupRollout:
         self,
         *,
         pool: EnvironmentPool,
-        engine: InferenceEngine,
+        engine: RolloutEngine,
         rl_module: Any,
         env_to_module: ConnectorV2,
         module_to_env: ConnectorV2,
@@ -100,8 +85,8 @@ class GroupRollout:
             left their group, and groups that kept too few, are not among them: `take_counts` has them.
 
         Raises:
-            ValueError: The pool has no room for one group.
-            TypeError: The config's response parser returned something that is no ParsedResponse.
+            ValueError: The pool has no room for one group; or the config's prompt template cannot be rendered, or its
+                response parser raised or returned something that is no ParsedResponse.
         """
         if plan.group_size > self._pool.num_envs:
             raise ValueError(
@@ -119,11 +104,11 @@ class GroupRollout:
         counts, self._counts = self._counts, Counter()
         return counts
 
-    async def _roll_out(self, plan: RolloutPlan) -> dict[int, list[_Member]]:
+    async def _roll_out(self, plan: RolloutPlan) -> dict[int, list[Member]]:
         waiting = deque(plan.groups)
-        finished: dict[int, list[_Member]] = {}
+        finished: dict[int, list[Member]] = {}
 
-        async def run_groups(group: GroupPlan, members: list[_Member]) -> None:
+        async def run_groups(group: GroupPlan, members: list[Member]) -> None:
             while True:
                 await asyncio.gather(*(self._play(member, plan) for member in members))
                 finished[group.group_id] = members
@@ -138,34 +123,36 @@ class GroupRollout:
         await asyncio.gather(*(run_groups(group, members) for group, members in first))
         return finished
 
-    def _start_group(self, group: GroupPlan, plan: RolloutPlan) -> list[_Member]:
+    def _start_group(self, group: GroupPlan, plan: RolloutPlan) -> list[Member]:
         """Resets the members of a group; those that fail, or do not start where the others do, leave it."""
         members = []
         for index in range(plan.group_size):
             env = self._pool.acquire()
             try:
-                observation, info = check_reset(env.reset(seed=group.env_seed, options={"task": group.task}))
+                member = self._reset(group, index, env)
             except Exception as failure:
                 self._count_env_failure(group, index, failure)
                 self._pool.discard(env)
                 continue
-            member = _Member(group, index, env)
-            marks = {GROUP_ID: group.group_id, MEMBER: index, TASK: group.task}
-            member.episode.add_env_reset(observation, {**info, **marks})
             members.append(member)
         members = self._with_equal_start(members)
         for member in members:
             member.client = self._engine.client()
         return members
 
-    def _with_equal_start(self, members: list[_Member]) -> list[_Member]:
+    def _reset(self, group: GroupPlan, index: int, env: gym.Env) -> Member:
+        """A member that has been started; raises what its environment raises, or EnvironmentAnswerError."""
+        observation, info = check_reset(env.reset(seed=group.env_seed, options={"task": group.task}))
+        return SingleAgentMember(group, index, env, observation, info)
+
+    def _with_equal_start(self, members: list[Member]) -> list[Member]:
         """The members that share the most common first observation (of equals, the earliest member's)."""
-        starts = Counter(member.episode.get_observations(0) for member in members)
+        starts = Counter(member.start for member in members)
         if len(starts) <= 1:
             return members
         common = starts.most_common(1)[0][0]
         for member in members:
-            if member.episode.get_observations(0) != common:
+            if member.start != common:
                 self._counts[f"endings/{endings.ENV_FAILURE}"] += 1
                 self._counts[f"{FAILURE_CAUSES}/{UNEQUAL_START}"] += 1
                 self._pool.discard(member.env)
@@ -176,13 +163,15 @@ class GroupRollout:
                     member.group.task,
                     member.index,
                 )
-        return [member for member in members if member.episode.get_observations(0) == common]
+        return [member for member in members if member.start == common]
 
-    async def _play(self, member: _Member, plan: RolloutPlan) -> None:
+    async def _play(self, member: Member, plan: RolloutPlan) -> None:
+        """Plays a member to its end, and gives its environment back."""
+        assert isinstance(member, SingleAgentMember)
         try:
             async with member.client as client:
                 while member.ending is None:
-                    prompt_ids = self._prompt(member, plan)
+                    prompt_ids = self._prompt(member.episode, member.shared_data, self._rl_module, plan)
                     if prompt_ids is None:
                         self._end_by_overflow(member)
                         break
@@ -194,50 +183,22 @@ class GroupRollout:
                     )
                     self._step(member, plan, prompt_ids, await client.generate(request))
         finally:
-            if member.ending in (None, endings.ENV_FAILURE):
-                self._pool.discard(member.env)
-            else:
-                self._pool.release(member.env)
+            self._give_back(member)
 
-    def _prompt(self, member: _Member, plan: RolloutPlan) -> Any | None:
-        """Prompt ids int32[P] of the member's next request, or None where they do not fit."""
-        batch = self._env_to_module(
-            rl_module=self._rl_module,
-            batch={},
-            episodes=[member.episode],
-            explore=plan.explore,
-            shared_data=member.shared_data,
-        )
-        self._counts[TRUNCATED_PROMPTS] += batch[DROPPED_TURNS] > 0
-        return None if batch[PROMPT_OVERFLOWS] else batch[PROMPT_IDS]
-
-    def _step(self, member: _Member, plan: RolloutPlan, prompt_ids: Any, generation: Generation) -> None:
+    def _step(self, member: SingleAgentMember, plan: RolloutPlan, prompt_ids: Any, generation: Generation) -> None:
         """Gives the response's action to the environment and records the step."""
-        batch = self._module_to_env(
-            rl_module=self._rl_module,
-            batch={RESPONSE_IDS: generation.response_ids},
-            episodes=[member.episode],
-            explore=plan.explore,
-            shared_data=member.shared_data,
-        )
-        parsed = batch[PARSED_RESPONSE]
+        parsed = self._parsed(member.episode, member.shared_data, self._rl_module, plan, generation)
         try:
             observation, reward, terminated, truncated, info = check_step(member.env.step(parsed.action))
         except Exception as failure:
-            member.ending = endings.ENV_FAILURE
-            self._count_env_failure(member.group, member.index, failure)
+            self._fail(member, failure)
             return
 
-        is_valid = parsed.is_valid and bool(info.get(IS_ACTION_VALID, True))
-        info = {**info, WON: bool(info.get(WON, False)), IS_ACTION_VALID: is_valid}
-        if not is_valid:
-            info[INVALID_REASON] = parsed.reason or "inadmissible_action"
-            self._counts[f"{INVALID_REASONS}/{info[INVALID_REASON]}"] += 1
+        info = {**info, WON: bool(info.get(WON, False)), **self._validity(parsed, info)}
         if terminated or truncated:
             member.ending = (endings.WON if info[WON] else endings.LOST) if terminated else endings.STEP_LIMIT
             info[ENDING] = member.ending
             self._counts[f"endings/{member.ending}"] += 1
-        self._counts[RESPONSE_CUT] += generation.finish_reason == "length"
         member.episode.add_env_step(
             observation,
             parsed.action,
@@ -245,26 +206,84 @@ class GroupRollout:
             info,
             terminated=terminated,
             truncated=truncated and not terminated,
-            extra_model_outputs={
-                PROMPT_IDS: prompt_ids,
-                RESPONSE_IDS: generation.response_ids,
-                ROLLOUT_LOGP: generation.logp,
-                FINISH_REASON: generation.finish_reason,
-                WEIGHTS_VERSION: generation.weights_version,
-            },
+            extra_model_outputs=self._model_outputs(prompt_ids, generation),
         )
 
-    def _end_by_overflow(self, member: _Member) -> None:
-        """Ends a trajectory whose prompt does not fit: truncated where it has steps, else it leaves its group."""
-        member.ending = endings.PROMPT_OVERFLOW
-        self.last_failure = (
-            f"task {member.group.task!r}, step {len(member.episode)}: the prompt does not fit into max_prompt_tokens, "
-            "even without history"
+    # --- One turn of an agent: from its episode to a prompt, from a response to an action.
+
+    def _prompt(
+        self, episode: SingleAgentEpisode, shared_data: dict[str, Any], rl_module: Any, plan: RolloutPlan
+    ) -> Any | None:
+        """Prompt ids int32[P] of the next request, or None where they do not fit."""
+        batch = self._env_to_module(
+            rl_module=rl_module, batch={}, episodes=[episode], explore=plan.explore, shared_data=shared_data
         )
-        self._counts[f"endings/{endings.PROMPT_OVERFLOW}"] += 1
+        self._counts[TRUNCATED_PROMPTS] += batch[DROPPED_TURNS] > 0
+        return None if batch[PROMPT_OVERFLOWS] else batch[PROMPT_IDS]
+
+    def _parsed(
+        self,
+        episode: SingleAgentEpisode,
+        shared_data: dict[str, Any],
+        rl_module: Any,
+        plan: RolloutPlan,
+        generation: Generation,
+    ) -> ParsedResponse:
+        batch = self._module_to_env(
+            rl_module=rl_module,
+            batch={RESPONSE_IDS: generation.response_ids},
+            episodes=[episode],
+            explore=plan.explore,
+            shared_data=shared_data,
+        )
+        parsed: ParsedResponse = batch[PARSED_RESPONSE]
+        return parsed
+
+    def _validity(self, parsed: ParsedResponse, info: dict[str, Any]) -> dict[str, Any]:
+        """What the info of a step says about the action, where `info` is the environment's; counts what is invalid."""
+        if parsed.is_valid and bool(info.get(IS_ACTION_VALID, True)):
+            return {IS_ACTION_VALID: True}
+        reason = parsed.reason or "inadmissible_action"
+        self._counts[f"{INVALID_REASONS}/{reason}"] += 1
+        return {IS_ACTION_VALID: False, INVALID_REASON: reason}
+
+    def _model_outputs(self, prompt_ids: Any, generation: Generation) -> dict[str, Any]:
+        """The extra model outputs of a step."""
+        self._counts[RESPONSE_CUT] += generation.finish_reason == "length"
+        return {
+            PROMPT_IDS: prompt_ids,
+            RESPONSE_IDS: generation.response_ids,
+            ROLLOUT_LOGP: generation.logp,
+            FINISH_REASON: generation.finish_reason,
+            WEIGHTS_VERSION: generation.weights_version,
+        }
+
+    # --- Endings.
+
+    def _give_back(self, member: Member) -> None:
+        if member.ending in (None, endings.ENV_FAILURE):
+            self._pool.discard(member.env)
+        else:
+            self._pool.release(member.env)
+
+    def _fail(self, member: Member, failure: Exception) -> None:
+        member.ending = endings.ENV_FAILURE
+        self._count_env_failure(member.group, member.index, failure)
+
+    def _end_by_overflow(self, member: SingleAgentMember) -> None:
+        """Ends a trajectory whose prompt does not fit: truncated where it has steps, else it leaves its group."""
+        self._count_overflow(member, len(member.episode))
         if len(member.episode) > 0:
             member.episode.is_truncated = True
             member.episode.get_infos(-1)[ENDING] = endings.PROMPT_OVERFLOW
+
+    def _count_overflow(self, member: Member, step: int) -> None:
+        member.ending = endings.PROMPT_OVERFLOW
+        self.last_failure = (
+            f"task {member.group.task!r}, step {step}: the prompt does not fit into max_prompt_tokens, "
+            "even without history"
+        )
+        self._counts[f"endings/{endings.PROMPT_OVERFLOW}"] += 1
 
     def _count_env_failure(self, group: GroupPlan, index: int, failure: Exception) -> None:
         cause = f"{FAILURE_CAUSES}/{type(failure).__name__}"
@@ -283,14 +302,14 @@ class GroupRollout:
                 exc_info=failure,
             )
 
-    def _kept(self, members: list[_Member], plan: RolloutPlan) -> list[SingleAgentEpisode]:
+    def _kept(self, members: list[Member], plan: RolloutPlan) -> list[SingleAgentEpisode]:
         """Episodes of a group that go on to credit assignment."""
-        episodes = [m.episode for m in members if m.ending != endings.ENV_FAILURE and len(m.episode) > 0]
-        if len(episodes) >= plan.min_group_size:
-            return episodes
-        self._counts[DROPPED_GROUPS] += 1
-        self._counts[DROPPED_EPISODES] += len(episodes)
-        return []
+        kept = [m for m in members if m.ending != endings.ENV_FAILURE and m.episodes()]
+        if len(kept) < plan.min_group_size:
+            self._counts[DROPPED_GROUPS] += 1
+            self._counts[DROPPED_EPISODES] += len(kept)
+            return []
+        return [episode for member in kept for episode in member.episodes()]
 
 
 def _run_to_end(coroutine: Coroutine[Any, Any, T]) -> T:

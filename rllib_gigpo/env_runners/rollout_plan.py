@@ -18,7 +18,7 @@ class GroupPlan:
         group_id: Unique within a run.
         task: Given to every member's `reset(options={"task": task})`.
         env_seed: Given to every member's `reset(seed=env_seed)`.
-        sampling_seed: The seed of each request derives from it, the member and the step.
+        sampling_seed: The seed of each request derives from it, the member, the step and, of several, the agent.
     """
 
     group_id: int
@@ -26,9 +26,10 @@ class GroupPlan:
     env_seed: int
     sampling_seed: int
 
-    def request_seed(self, member: int, step: int) -> int:
-        """Seed of the response that `member` samples at `step`."""
-        return derive_seed(self.sampling_seed, member, step)
+    def request_seed(self, member: int, step: int, agent_id: str | None = None) -> int:
+        """Seed of the response that `member`, or its agent `agent_id`, samples at `step` of the environment."""
+        agent = () if agent_id is None else (agent_id,)
+        return derive_seed(self.sampling_seed, member, step, *agent)
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import traceback
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
+
+from rllib_gigpo.env_runners import endings
 
 RUNNER_DIED = "RunnerDied"
 
@@ -28,6 +31,23 @@ class Rollout:
     counts: Counter[str]
     metrics: list[dict[str, Any]]
     last_failure: str | None = None
+
+    @classmethod
+    def merged(cls, rollouts: Sequence[Rollout]) -> Rollout:
+        """What came out of all of `rollouts`, in their order."""
+        return cls(
+            episodes=[episode for rollout in rollouts for episode in rollout.episodes],
+            counts=sum((rollout.counts for rollout in rollouts), Counter()),
+            metrics=[metrics for rollout in rollouts for metrics in rollout.metrics],
+            last_failure=next((rollout.last_failure for rollout in reversed(rollouts) if rollout.last_failure), None),
+        )
+
+    def check_any_finished(self, num_trajectories: int) -> None:
+        """Raises RuntimeError where all trajectories that were started, so many, have failed: in further rollouts they
+        would too."""
+        failed = sum(self.counts[f"endings/{ending}"] for ending in (endings.ENV_FAILURE, endings.PROMPT_OVERFLOW))
+        if not self.episodes and failed == num_trajectories:
+            raise RuntimeError(f"all {failed} trajectories of a rollout failed; the last cause: {self.last_failure}")
 
 
 @dataclass(frozen=True)

@@ -71,16 +71,10 @@ class RunnerGroup:
         failures = {id_: answer for id_, answer in answers.items() if isinstance(answer, RunnerFailure)}
         self._check_failures(failures, len(parts))
 
-        rollouts = [answers[runner_id] for runner_id in parts if runner_id not in failures]
-        counts: Counter[str] = sum((rollout.counts for rollout in rollouts), Counter())
+        rollout = Rollout.merged([answers[runner_id] for runner_id in parts if runner_id not in failures])
         for runner_id, failure in failures.items():
-            counts += self._lose(runner_id, parts[runner_id], failure)
-        return Rollout(
-            episodes=[episode for rollout in rollouts for episode in rollout.episodes],
-            counts=counts,
-            metrics=[metrics for rollout in rollouts for metrics in rollout.metrics],
-            last_failure=next((rollout.last_failure for rollout in rollouts if rollout.last_failure), None),
-        )
+            rollout.counts.update(self._lose(runner_id, parts[runner_id], failure))
+        return rollout
 
     def alive(self) -> list[int]:
         """Ids of the runners that are alive, in order.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from rllib_gigpo.inference.gate import BatchGate, HFClient
 from rllib_gigpo.inference.hf_sampler import check_request, sample_responses
 from rllib_gigpo.inference.protocol import Generation, GenerationRequest
 from rllib_gigpo.rl_modules.weights import set_weights
@@ -38,21 +38,8 @@ class EngineStats:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True)
-class _Waiting:
-    request: GenerationRequest
-    future: asyncio.Future[Generation]
-
-
 class HFEngine:
-    """An `InferenceEngine` over a Hugging Face causal LM, with a deterministic gate.
-
-    A batch runs as soon as every live client waits in `generate`, inside the event loop: all coroutines wait for it
-    anyway. Its rows are sorted by `GenerationRequest.order`, so neither the order of asking nor timing changes a batch.
-
-    All clients open at one time must run in one event loop. Between uses the engine keeps nothing of a loop, so that
-    each rollout may call `asyncio.run` anew.
-    """
+    """An `InferenceEngine` over a Hugging Face causal LM, with a deterministic gate (`BatchGate`)."""
 
     def __init__(
         self,
@@ -82,14 +69,11 @@ class HFEngine:
         self._eos_token_ids = _eos_token_ids(model, tokenizer)
         self._pad_token_id = _pad_token_id(model, tokenizer)
         self._decode = partial(tokenizer.decode, skip_special_tokens=False, clean_up_tokenization_spaces=False)
-        # Live clients in the order of their creation, with what each waits for.
-        self._clients: dict[HFClient, _Waiting | None] = {}
+        self._gate = BatchGate(self.sample, check=self.check)
 
     def client(self) -> HFClient:
         """A new client, live from now on: no batch runs before it asks or leaves."""
-        client = HFClient(self)
-        self._clients[client] = None
-        return client
+        return self._gate.client()
 
     def deliver(self, weights: dict[str, Any], version: int) -> None:
         """Copies new weights into the model, in place.
@@ -102,8 +86,8 @@ class HFEngine:
             RuntimeError: A client is open.
             ValueError: Names or shapes are not those of the model. Nothing has been copied then.
         """
-        if self._clients:
-            raise RuntimeError(f"weights arrived while {len(self._clients)} clients are open: deliver between rollouts")
+        if num_clients := self._gate.num_clients:
+            raise RuntimeError(f"weights arrived while {num_clients} clients are open: deliver between rollouts")
         set_weights(self._model, weights)
         self.weights_version = version
 
@@ -121,54 +105,14 @@ class HFEngine:
 
     def abort(self) -> None:
         """Closes every client, also those a crashed run left behind. Calls still waiting raise RuntimeError."""
-        left, self._clients = self._clients, {}
-        for waiting in left.values():
-            if waiting is None or waiting.future.done() or waiting.future.get_loop().is_closed():
-                continue
-            waiting.future.set_exception(RuntimeError("the engine was aborted while this client waited for a response"))
+        self._gate.abort()
 
-    def _ask(self, client: HFClient, request: GenerationRequest) -> asyncio.Future[Generation]:
-        if client not in self._clients:
-            raise RuntimeError("this client has left the engine: ask for a new one with engine.client()")
-        if self._clients[client] is not None:
-            raise RuntimeError(
-                "this client already waits for a response: one request at a time, one client a coroutine"
-            )
+    def check(self, request: GenerationRequest) -> None:
+        """Raises ValueError where the model cannot serve the request; see `check_request`."""
         check_request(self._model, request)
-        future: asyncio.Future[Generation] = asyncio.get_running_loop().create_future()
-        self._clients[client] = _Waiting(request, future)
-        self._run_if_all_wait()
-        return future
 
-    def _withdraw(self, client: HFClient) -> None:
-        if client in self._clients:
-            self._clients[client] = None
-
-    def _leave(self, client: HFClient) -> None:
-        if client not in self._clients:
-            return
-        waiting = self._clients.pop(client)
-        if waiting is not None:
-            waiting.future.cancel()
-        self._run_if_all_wait()
-
-    def _run_if_all_wait(self) -> None:
-        waiting = [one for one in self._clients.values() if one is not None and not one.future.done()]
-        # A client whose call was cancelled is still live: it asks again, or leaves and so comes back here.
-        if not waiting or len(waiting) < len(self._clients):
-            return
-        waiting.sort(key=lambda one: one.request.order)
-        self._clients = dict.fromkeys(self._clients)
-        try:
-            generations = self._sample([one.request for one in waiting])
-        except Exception as error:
-            for one in waiting:
-                one.future.set_exception(_failure(error, len(waiting)))
-            return
-        for one, generation in zip(waiting, generations, strict=True):
-            one.future.set_result(generation)
-
-    def _sample(self, requests: list[GenerationRequest]) -> list[Generation]:
+    def sample(self, requests: list[GenerationRequest]) -> list[Generation]:
+        """Samples a response to each request (at least one) at once, without the gate."""
         piece = self._max_batch_rows or len(requests)
         generations: list[Generation] = []
         for start in range(0, len(requests), piece):
@@ -191,40 +135,6 @@ class HFEngine:
         self.stats.response_tokens += sum(len(ids) for ids, _, _ in sampled)
         self.stats.seconds += time.perf_counter() - started
         return [Generation(ids, logp, reason, self.weights_version) for ids, logp, reason in sampled]
-
-
-class HFClient:
-    """One coroutine's door to an `HFEngine`; see `InferenceClient`."""
-
-    def __init__(self, engine: HFEngine) -> None:
-        self._engine = engine
-
-    async def __aenter__(self) -> HFClient:
-        return self
-
-    async def __aexit__(self, *exc_info: Any) -> None:
-        self._engine._leave(self)
-
-    async def generate(self, request: GenerationRequest) -> Generation:
-        """Waits until every other live client has asked or left, then returns this client's response.
-
-        Raises:
-            ValueError: The model cannot serve this request (`check_request`); raised at once, the others do not notice.
-            RuntimeError: The client has left or waits already; or the batch failed, with the failure as the cause.
-        """
-        future = self._engine._ask(self, request)
-        try:
-            return await future
-        except asyncio.CancelledError:
-            self._engine._withdraw(self)
-            raise
-
-
-def _failure(error: Exception, rows: int) -> RuntimeError:
-    """An exception of its own for each waiting client: one object raised in many tasks would pile up tracebacks."""
-    failure = RuntimeError(f"the hf engine failed to sample {rows} responses: {type(error).__name__}: {error}")
-    failure.__cause__ = error
-    return failure
 
 
 def _eos_token_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:

@@ -54,14 +54,16 @@ class GenerationRequest:
         seed: 64-bit seed of this response alone: the same prompt, seed and weights give the same response, whatever
             else the engine samples at the time.
         sampling: How to sample.
-        order: Sort key, (group, member) in a rollout. Engines that batch put rows in this order, so that a batch does
-            not depend on which coroutine asked first.
+        order: Sort key, (group, member) or (group, member, agent) in a rollout. Engines that batch put rows in this
+            order, so that a batch does not depend on which coroutine asked first.
+        module_id: Which of its modules samples, where an engine serves several.
     """
 
     prompt_ids: np.ndarray
     seed: int
     sampling: SamplingParams
     order: tuple[int, ...] = ()
+    module_id: str | None = None
 
 
 @dataclass(frozen=True)
@@ -98,14 +100,22 @@ class InferenceClient(Protocol):
         ...
 
 
-class InferenceEngine(Protocol):
+class RolloutEngine(Protocol):
     """Samples responses for many coroutines at once."""
-
-    weights_version: int
 
     def client(self) -> InferenceClient:
         """A new client, counted as live from this call on (not from `__aenter__`)."""
         ...
+
+    def abort(self) -> None:
+        """Closes every client, also those that a rollout which failed left behind."""
+        ...
+
+
+class InferenceEngine(RolloutEngine, Protocol):
+    """Serves the weights of one module."""
+
+    weights_version: int
 
     def deliver(self, weights: dict[str, Any], version: int) -> None:
         """Takes new weights; every later `Generation` carries `version`. Never called while a client is open."""
@@ -117,8 +127,4 @@ class InferenceEngine(Protocol):
         Returns:
             float32[n - 1], of each token but the first, given those before it.
         """
-        ...
-
-    def abort(self) -> None:
-        """Closes every client, also those that a rollout which failed left behind."""
         ...

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -15,12 +14,12 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.learner.learner import Learner
 from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 from ray.rllib.core.learner.training_data import TrainingData
-from ray.rllib.core.rl_module.torch.torch_rl_module import TorchDDPRLModule
 from ray.rllib.utils.annotations import override
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME, WEIGHTS_SEQ_NO
 from ray.rllib.utils.schedules.scheduler import Scheduler
 
 from rllib_gigpo.inference.weights_probe import probe_token_ids
+from rllib_gigpo.learners.gradient_accumulation import accumulate_gradients
 from rllib_gigpo.learners.losses import (
     aggregated_sum,
     kl_penalty,
@@ -29,9 +28,10 @@ from rllib_gigpo.learners.losses import (
     token_log_probs,
     truncated_importance_weights,
 )
-from rllib_gigpo.learners.micro_batches import micro_batches, mini_batches
+from rllib_gigpo.learners.micro_batches import mini_batches
+from rllib_gigpo.learners.optimizers import make_optimizer, map_buffers
 from rllib_gigpo.learners.reference_policy import ReferencePolicy, is_reference_needed
-from rllib_gigpo.learners.response_scores import micro_batch_tensors, score_in_loss, score_responses
+from rllib_gigpo.learners.response_scores import score_in_loss, score_responses
 from rllib_gigpo.learners.update_metrics import MiniBatchCounts, MiniBatchMetrics
 from rllib_gigpo.rl_modules.weights import array_to_tensor, tensor_to_array
 from rllib_gigpo.rows import TokenRowBatch, TokenRows
@@ -50,7 +50,7 @@ class GroupPolicyTorchLearner(TorchLearner):
     clip_low, clip_high, dual_clip, ratio, loss_aggregation, max_response_tokens, importance_weight_cap (None is off),
     temperature (of sampling), optimizer ("adamw" | "sgd"), adam_betas, weight_decay, lr, grad_clip (global norm; None
     is off), seed, kl_coeff (of the KL to the model at `model_path`; a number, or a schedule [[timestep, value], …]),
-    kl_estimator ("k1" | "k2" | "k3"), entropy_coeff.
+    kl_estimator ("k1" | "k2" | "k3"), kl_in ("loss" | "reward"), entropy_coeff.
 
     Logs, per module and over all learners, the metrics that `MiniBatchMetrics` names.
     """
@@ -60,11 +60,20 @@ class GroupPolicyTorchLearner(TorchLearner):
         super().build()
         self._references: dict[str, ReferencePolicy] = {}
         self._kl_coeffs: dict[str, Scheduler] = {}
-        for module_id in sorted(self.module.keys()):
-            kl_coeff = self.config.get_config_for_module(module_id).kl_coeff
-            if is_reference_needed(kl_coeff):
+        for module_id in self.policy_ids():
+            config = self.config.get_config_for_module(module_id)
+            if is_reference_needed(config.kl_coeff):
                 self._references[module_id] = ReferencePolicy(self.module[module_id].unwrapped(), self._device)
-                self._kl_coeffs[module_id] = Scheduler(kl_coeff)
+                # A penalty in the reward is not in the loss as well, where the KL is a metric only.
+                self._kl_coeffs[module_id] = Scheduler(config.kl_coeff if config.kl_in == "loss" else 0.0)
+
+    def policy_ids(self) -> list[str]:
+        """The modules that act, sorted."""
+        return sorted(self.module.keys())
+
+    def learning_rate(self, module_id: str) -> Any:
+        """A number, or a schedule [[timestep, value], …]."""
+        return self.config.get_config_for_module(module_id).lr
 
     @override(Learner)
     def before_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
@@ -75,20 +84,11 @@ class GroupPolicyTorchLearner(TorchLearner):
     @override(TorchLearner)
     def configure_optimizers_for_module(self, module_id: str, config: AlgorithmConfig | None = None) -> None:
         assert config is not None
-        params = [param for param in self.get_parameters(self.module[module_id]) if param.requires_grad]
-        if any(param.dtype == torch.float16 for param in self.get_parameters(self.module[module_id])):
-            # AdamW's epsilon is 0 in float16: its first step divides 0 by 0 and leaves NaN behind.
-            raise ValueError(
-                f"dtype of module {module_id} is 'float16', which cannot be trained; use 'float32' or 'bfloat16'"
-            )
-        optimizer: torch.optim.Optimizer
-        if config.optimizer == "adamw":
-            optimizer = torch.optim.AdamW(params, betas=tuple(config.adam_betas), weight_decay=config.weight_decay)
-        elif config.optimizer == "sgd":
-            optimizer = torch.optim.SGD(params, weight_decay=config.weight_decay)
-        else:
-            raise ValueError(f"optimizer is {config.optimizer!r}; it must be 'adamw' or 'sgd'")
-        self.register_optimizer(module_id=module_id, optimizer=optimizer, params=params, lr_or_lr_schedule=config.lr)
+        parameters = self.get_parameters(self.module[module_id])
+        params = [param for param in parameters if param.requires_grad]
+        optimizer = make_optimizer(params, config, dtypes={param.dtype for param in parameters}, module_id=module_id)
+        lr = self.learning_rate(module_id)
+        self.register_optimizer(module_id=module_id, optimizer=optimizer, params=params, lr_or_lr_schedule=lr)
 
     # --- From the batch of an update to mini-batches.
 
@@ -100,9 +100,9 @@ class GroupPolicyTorchLearner(TorchLearner):
                 f"{type(self).__name__} learns from a TokenRowBatch, not from {type(batch).__name__}: call "
                 "update(batch=...) without remote learners, else update(batch_refs=[...]) with one per learner"
             )
-        unknown = sorted(batch.policy_batches.keys() - set(self.module.keys()))
+        unknown = sorted(batch.policy_batches.keys() - set(self.policy_ids()))
         if unknown:
-            raise ValueError(f"the batch has rows for modules {unknown}; this learner has {sorted(self.module.keys())}")
+            raise ValueError(f"the batch has rows for modules {unknown}; this learner has {self.policy_ids()}")
         return self._mini_batches(batch)
 
     def _mini_batches(self, batch: TokenRowBatch) -> Iterator[TokenRowBatch]:
@@ -112,7 +112,7 @@ class GroupPolicyTorchLearner(TorchLearner):
         no_rows = TokenRows.from_lists([], [], [])
         rows = {
             module_id: batch.policy_batches.get(module_id, no_rows)
-            for module_id in sorted(self.module.keys())
+            for module_id in self.policy_ids()
             if self.should_module_be_updated(module_id, batch)
         }
         # The policy before the first step, and the reference, are scored once, whatever the number of steps.
@@ -199,29 +199,20 @@ class GroupPolicyTorchLearner(TorchLearner):
             optimizer.zero_grad(set_to_none=True)
         # DDP averages over learners, while the denominator already is that of all of them.
         scale = (torch.distributed.get_world_size() if self.distributed else 1) / denominator
-        groups = micro_batches(rows.lengths, config.micro_batch_tokens)
-        for index, group in enumerate(groups):
-            with self._gradient_sync(module, is_last=index == len(groups) - 1):
-                batch = self._micro_batch(rows.take(group), module_id)
-                loss_sum = self.compute_loss_for_module(
-                    module_id=module_id, config=config, batch=batch, fwd_out=module.forward_train(batch)
-                )
-                (loss_sum * scale).backward()
-        if not groups:
-            self._backward_without_rows(module_id)
 
-    def _backward_without_rows(self, module_id: str) -> None:
-        """DDP waits for a backward pass over all parameters from every learner: one with gradients of zero."""
-        pad_id = self._pad_id(module_id)
-        row = TokenRows.from_lists([np.array([pad_id])], [np.array([pad_id])], [np.zeros(1)])
-        logits = self.module[module_id].forward_train(self._micro_batch(row, module_id))["logits"]
-        (logits.float().sum() * 0.0).backward()
+        def loss_of(batch: dict[str, Any]) -> torch.Tensor:
+            fwd_out = module.forward_train(batch)
+            loss_sum = self.compute_loss_for_module(module_id=module_id, config=config, batch=batch, fwd_out=fwd_out)
+            return loss_sum * scale
 
-    def _gradient_sync(self, module: torch.nn.Module, *, is_last: bool) -> contextlib.AbstractContextManager:
-        """Gradients are exchanged once per optimizer step, with the last backward pass."""
-        if is_last or not isinstance(module, TorchDDPRLModule):
-            return contextlib.nullcontext()
-        return module.no_sync()
+        accumulate_gradients(
+            module,
+            rows,
+            loss_of,
+            micro_batch_tokens=config.micro_batch_tokens,
+            pad_id=self._pad_id(module_id),
+            device=self._device,
+        )
 
     @override(Learner)
     def compute_loss_for_module(
@@ -257,6 +248,7 @@ class GroupPolicyTorchLearner(TorchLearner):
             aggregation=config.loss_aggregation,
             dual_clip=config.dual_clip,
             importance_weights=None if cap is None else truncated_importance_weights(old_logp, rollout_logp, cap),
+            token_advantages=batch["token_advantages"],
         )
         total, reference_kl = loss.loss_sum, None
         if (reference_logp := batch["reference_logp"]) is not None:
@@ -280,6 +272,27 @@ class GroupPolicyTorchLearner(TorchLearner):
         return total
 
     # --- Scoring.
+
+    # Columns of TokenRows, and the methods that compute them.
+    scorers: ClassVar[dict[str, str]] = {
+        "old_logp": "compute_log_probs",
+        "reference_logp": "compute_reference_log_probs",
+    }
+
+    def score(self, batch: TokenRowBatch, columns: Collection[str]) -> dict[str, dict[str, np.ndarray]]:
+        """Computes columns of token rows under the current weights, without exchange with other learners.
+
+        Args:
+            batch: Rows per module; M response tokens in one of them.
+            columns: Names out of `scorers`.
+
+        Returns:
+            {module id: {column: float32[M]}}, packed like `rollout_logp`.
+        """
+        return {
+            module_id: {name: getattr(self, self.scorers[name])(rows, module_id) for name in columns}
+            for module_id, rows in batch.policy_batches.items()
+        }
 
     def compute_log_probs(
         self, rows: TokenRows, module_id: str = DEFAULT_MODULE_ID, *, temperature: float | None = None
@@ -327,9 +340,6 @@ class GroupPolicyTorchLearner(TorchLearner):
         row = TokenRows.from_lists([ids[:1]], [ids[1:]], [np.zeros(len(ids) - 1)])
         return ids, self.compute_log_probs(row, module_id, temperature=1.0)
 
-    def _micro_batch(self, rows: TokenRows, module_id: str) -> dict[str, Any]:
-        return micro_batch_tensors(rows, pad_id=self._pad_id(module_id), device=self._device)
-
     def _pad_id(self, module_id: str) -> int:
         return self.module[module_id].unwrapped().tokenizer.pad_token_id
 
@@ -350,7 +360,7 @@ class GroupPolicyTorchLearner(TorchLearner):
         return {
             name: {
                 "module_id": self._optimizer_name_to_module[name],
-                "state": _map_buffers(tensor_to_array, optimizer.state_dict()),
+                "state": map_buffers(tensor_to_array, optimizer.state_dict()),
             }
             for name, optimizer in self._named_optimizers.items()
         }
@@ -358,22 +368,14 @@ class GroupPolicyTorchLearner(TorchLearner):
     @override(TorchLearner)
     def _set_optimizer_state(self, state: dict[str, Any]) -> None:
         super()._set_optimizer_state(
-            {name: {**entry, "state": _map_buffers(array_to_tensor, entry["state"])} for name, entry in state.items()}
+            {name: {**entry, "state": map_buffers(array_to_tensor, entry["state"])} for name, entry in state.items()}
         )
         for name, optimizer in self._named_optimizers.items():
-            lr = self.config.get_config_for_module(self._optimizer_name_to_module[name]).lr
+            lr = self.learning_rate(self._optimizer_name_to_module[name])
             # A schedule goes on where the checkpoint left it. A fixed rate is the config's, which may have changed: a
             # trial of population-based training takes another's checkpoint and keeps its own rate.
             if isinstance(lr, int | float):
                 self._set_optimizer_lr(optimizer, lr)
-
-
-def _map_buffers(convert: Callable[[Any], Any], state: dict[str, Any]) -> dict[str, Any]:
-    """An optimizer's state dict with every buffer of every parameter (moments, step) converted."""
-    buffers = {
-        index: {name: convert(value) for name, value in of_param.items()} for index, of_param in state["state"].items()
-    }
-    return {**state, "state": buffers}
 
 
 def _temperature(config: AlgorithmConfig) -> float:

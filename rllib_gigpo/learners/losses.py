@@ -49,6 +49,7 @@ def policy_loss(
     aggregation: Aggregation,
     dual_clip: float | None = None,
     importance_weights: Tensor | None = None,
+    token_advantages: Tensor | None = None,
 ) -> PolicyLoss:
     """Clipped surrogate −min(ρA, clip(ρ, 1 − clip_low, 1 + clip_high)A), summed as `aggregation` says.
 
@@ -65,6 +66,7 @@ def policy_loss(
         dual_clip: c > 1: where A < 0, a loss of at most −cA (arXiv 1912.09729). None is off.
         importance_weights: float[M], multiplied into each token's loss; detached here. `truncated_importance_weights`
             makes them.
+        token_advantages: float[M], in place of `advantages`; detached here.
 
     Returns:
         NaN in `loss_sum` where a log-probability is not finite: clipping would make an ordinary number of it.
@@ -78,6 +80,8 @@ def policy_loss(
     _check_shape("advantages", advantages, response_lengths)
     if importance_weights is not None:
         _check_shape("importance_weights", importance_weights, logp)
+    if token_advantages is not None:
+        _check_shape("token_advantages", token_advantages, logp)
 
     log_ratio = logp - old_logp.detach()
     if ratio == "sequence" and len(row):
@@ -85,7 +89,7 @@ def policy_loss(
         probability_ratio = row_mean[row].exp()
     else:
         probability_ratio = log_ratio.exp()
-    advantage = advantages.detach()[row]
+    advantage = (advantages[row] if token_advantages is None else token_advantages).detach()
 
     clipped_ratio = probability_ratio.clamp(1 - clip_low, 1 + clip_high)
     losses = torch.maximum(-advantage * probability_ratio, -advantage * clipped_ratio)
@@ -109,6 +113,37 @@ def policy_loss(
             ratio_max=probability_ratio.max() if len(row) else probability_ratio.sum(),
             approx_kl_sum=(torch.expm1(log_ratio) - log_ratio).sum(),
         )
+
+
+class ValueLoss(NamedTuple):
+    """Scalars that add up over micro-batches, of which `loss_sum` carries the gradient."""
+
+    loss_sum: Tensor  # over values
+    clipped: Tensor  # int64, values that clipping leaves without gradient
+
+
+def value_loss(values: Tensor, targets: Tensor, old_values: Tensor, *, value_clip: float | None) -> ValueLoss:
+    """Σ max((v − R)², (clip(v, v_old ± value_clip) − R)²), PPO's clipped value loss.
+
+    Args:
+        values: float[V], of the critic being trained.
+        targets: float[V], R; detached here.
+        old_values: float[V], of the critic before the first optimizer step on these rows; detached here.
+        value_clip: How far an update may move a value, in units of the return. None is off: Σ (v − R)².
+
+    Raises:
+        ValueError: `value_clip` is not positive, or the shapes differ.
+    """
+    _check_shape("targets", targets, values)
+    _check_shape("old_values", old_values, values)
+    targets, old_values = targets.detach(), old_values.detach()
+    errors = (values - targets).square()
+    if value_clip is None:
+        return ValueLoss(errors.sum(), torch.zeros((), dtype=torch.int64, device=values.device))
+    if not value_clip > 0:
+        raise ValueError(f"value_clip is {value_clip}; it must be greater than 0, or None")
+    clipped_errors = (values.clamp(old_values - value_clip, old_values + value_clip) - targets).square()
+    return ValueLoss(torch.maximum(errors, clipped_errors).sum(), (clipped_errors > errors).sum())
 
 
 def kl_penalty(logp: Tensor, reference_logp: Tensor, estimator: KLEstimator) -> Tensor:

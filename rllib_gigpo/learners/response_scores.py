@@ -11,12 +11,13 @@ import torch
 from rllib_gigpo.learners.losses import token_log_probs
 from rllib_gigpo.learners.micro_batches import micro_batches, pad_rows
 from rllib_gigpo.rl_modules.weights import array_to_tensor
-from rllib_gigpo.rows import TokenRows
+from rllib_gigpo.rows import TokenRows, packed_indices
 
 
 def micro_batch_tensors(rows: TokenRows, *, pad_id: int, device: torch.device | str) -> dict[str, Any]:
     """K rows with M response tokens on the device: the fields of `PaddedRows` and advantages float32[K],
-    response_lengths int64[K], rollout_logp float32[M], old_logp and reference_logp, float32[M] or None each."""
+    response_lengths int64[K], rollout_logp float32[M]; old_logp, reference_logp, token_advantages, values and
+    value_targets, float32[M] or None each."""
     arrays = {
         **vars(pad_rows(rows, pad_id)),
         "advantages": rows.advantages,
@@ -24,6 +25,9 @@ def micro_batch_tensors(rows: TokenRows, *, pad_id: int, device: torch.device | 
         "rollout_logp": rows.rollout_logp,
         "old_logp": rows.old_logp,
         "reference_logp": rows.reference_logp,
+        "token_advantages": rows.token_advantages,
+        "values": rows.values,
+        "value_targets": rows.value_targets,
     }
     return {
         name: array_to_tensor(value).to(device) if isinstance(value, np.ndarray) else value
@@ -31,7 +35,6 @@ def micro_batch_tensors(rows: TokenRows, *, pad_id: int, device: torch.device | 
     }
 
 
-@torch.no_grad()
 def score_responses(
     rows: TokenRows,
     logits_of: Callable[[dict[str, Any]], torch.Tensor],
@@ -54,18 +57,31 @@ def score_responses(
     Returns:
         float32[M], packed like `rows.rollout_logp`.
     """
+
+    def log_probs_of(batch: dict[str, Any]) -> torch.Tensor:
+        return token_log_probs(logits_of(batch), batch["response_ids"], temperature)
+
+    return score_tokens(rows, log_probs_of, micro_batch_tokens=micro_batch_tokens, pad_id=pad_id, device=device)
+
+
+@torch.no_grad()
+def score_tokens(
+    rows: TokenRows,
+    scores_of: Callable[[dict[str, Any]], torch.Tensor],
+    *,
+    micro_batch_tokens: int,
+    pad_id: int,
+    device: torch.device | str,
+) -> np.ndarray:
+    """As `score_responses`, with any score: `scores_of` gives float32[M_i], one per response token of a micro-batch."""
     if len(rows) == 0:
         return np.zeros(0, np.float32)
     groups = micro_batches(rows.lengths, micro_batch_tokens)
-    scores = []
+    scores = np.empty(rows.num_response_tokens, np.float32)
     for group in groups:
         batch = micro_batch_tensors(rows.take(group), pad_id=pad_id, device=device)
-        scores.append(token_log_probs(logits_of(batch), batch["response_ids"], temperature))
-    order = np.concatenate(groups)
-    scored = rows.take(order).with_old_logp(torch.cat(scores).cpu().numpy())
-    log_probs = scored.take(np.argsort(order)).old_logp
-    assert log_probs is not None
-    return log_probs
+        scores[packed_indices(rows.response_lengths, group)] = scores_of(batch).cpu().numpy()
+    return scores
 
 
 def score_in_loss(rows: TokenRows, score: Callable[[TokenRows], np.ndarray]) -> np.ndarray:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import pathlib
-import tempfile
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 import numpy as np
-import pyarrow.fs
 import torch
 from ray.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
 from ray.rllib.utils.annotations import override
-from ray.rllib.utils.checkpoints import Checkpointable
 
 from rllib_gigpo.rl_modules.lora import LoraSettings, add_adapter, has_adapter, load_adapter_weights, save_adapter
 from rllib_gigpo.rl_modules.model_directory import (
@@ -24,6 +21,7 @@ from rllib_gigpo.rl_modules.model_directory import (
     validate_model_directory,
 )
 from rllib_gigpo.rl_modules.weights import array_to_tensor, get_weights, set_weights, tensor_to_array
+from rllib_gigpo.rl_modules.weights_folder import WeightsFolderRLModule
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -65,7 +63,7 @@ def causal_lm_spec(
     )
 
 
-class CausalLMRLModule(TorchRLModule):
+class CausalLMRLModule(WeightsFolderRLModule):
     """The policy: a causal language model and its tokenizer, from a model directory.
 
     Keys of `model_config`:
@@ -79,6 +77,8 @@ class CausalLMRLModule(TorchRLModule):
     adapter, of the adapter's alone. A checkpoint of it holds the same weights in `huggingface/`: a Hugging Face model
     directory, or the PEFT directory of the adapter.
     """
+
+    weights_folder = HUGGINGFACE_FOLDER
 
     @override(RLModule)
     def setup(self) -> None:
@@ -132,64 +132,12 @@ class CausalLMRLModule(TorchRLModule):
             self.lm.save_pretrained(str(directory), state_dict=tensors)
         self.tokenizer.save_pretrained(str(directory))
 
-    @override(Checkpointable)
-    def save_to_path(
-        self,
-        path: str | pathlib.Path | None = None,
-        *,
-        state: dict[str, np.ndarray] | None = None,
-        filesystem: pyarrow.fs.FileSystem | None = None,
-        use_msgpack: bool = False,
-    ) -> str:
-        """Writes a checkpoint whose weights are the safetensors in `huggingface/`; returns its path."""
-        filesystem, path = _resolve(path, filesystem)
-        # The base class writes what RLlib needs to build the module again, and a state file: kept free of weights.
-        saved = super().save_to_path(
-            path, state={"weights": HUGGINGFACE_FOLDER}, filesystem=filesystem, use_msgpack=use_msgpack
-        )
-        if isinstance(filesystem, pyarrow.fs.LocalFileSystem):
-            self.save_huggingface(f"{saved}/{HUGGINGFACE_FOLDER}", state)
-        else:
-            with tempfile.TemporaryDirectory() as local:
-                self.save_huggingface(local, state)
-                filesystem.create_dir(f"{saved}/{HUGGINGFACE_FOLDER}")
-                pyarrow.fs.copy_files(
-                    local,
-                    f"{saved}/{HUGGINGFACE_FOLDER}",
-                    source_filesystem=pyarrow.fs.LocalFileSystem(),
-                    destination_filesystem=filesystem,
-                )
-        return saved
+    @override(WeightsFolderRLModule)
+    def write_weights(self, directory: str, state: dict[str, np.ndarray] | None) -> None:
+        self.save_huggingface(directory, state)
 
-    @override(Checkpointable)
-    def restore_from_path(
-        self,
-        path: str | pathlib.Path,
-        *,
-        component: str | None = None,
-        filesystem: pyarrow.fs.FileSystem | None = None,
-        **kwargs: Any,
-    ) -> None:
-        """Reads the weights of a checkpoint.
-
-        Raises:
-            ValueError: `path` holds no complete `huggingface/` directory, or one of another model or adapter.
-        """
-        filesystem, root = _resolve(path, filesystem)
-        folder = f"{root}/{HUGGINGFACE_FOLDER}"
-        if isinstance(filesystem, pyarrow.fs.LocalFileSystem):
-            self._load_huggingface(folder)
-        else:
-            with tempfile.TemporaryDirectory() as local:
-                pyarrow.fs.copy_files(
-                    folder,
-                    local,
-                    source_filesystem=filesystem,
-                    destination_filesystem=pyarrow.fs.LocalFileSystem(),
-                )
-                self._load_huggingface(local)
-
-    def _load_huggingface(self, directory: str) -> None:
+    @override(WeightsFolderRLModule)
+    def read_weights(self, directory: str) -> None:
         if has_adapter(self.lm):
             tensors = load_adapter_weights(self.lm, directory)
             set_weights(self.lm, {name: tensor_to_array(tensor) for name, tensor in tensors.items()})
@@ -220,12 +168,3 @@ def response_logits(lm: PreTrainedModel, batch: dict[str, Any]) -> torch.Tensor:
         logits_to_keep=batch["response_columns"] + 1,
     ).logits[:, :-1]
     return logits.flatten(0, 1)[batch["response_index"]]
-
-
-def _resolve(
-    path: str | pathlib.Path | None, filesystem: pyarrow.fs.FileSystem | None
-) -> tuple[pyarrow.fs.FileSystem, str | pathlib.Path | None]:
-    """Splits a URI such as s3://bucket/folder into its filesystem and the path on it; a plain path is local."""
-    if filesystem is None and path is not None and "://" in str(path):
-        return pyarrow.fs.FileSystem.from_uri(str(path))
-    return filesystem or pyarrow.fs.LocalFileSystem(), path

@@ -123,8 +123,7 @@ def test_another_process_says_the_same_and_nothing_is_left_behind(tmp_path: os.P
         import os, random, sys
         before = random.getstate(), list(sys.argv), dict(os.environ)
         from rllib_gigpo.env_adapters.alfworld.alfworld_env import ALFWorld
-        from tests.algorithm_cases import record_samples, small_config
-from tests.alfworld_cases import play_at_random
+        from tests.alfworld_cases import play_at_random
         env = ALFWorld(anchor_state="game", walkthrough=True, num_receptacles=6, num_objects=3)
         for task in (1, 3, 5):
             observation, info = env.reset(options={"task": task})

@@ -3,22 +3,25 @@
 import math
 import shutil
 from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
 from ray import tune
 
+from rllib_gigpo.algorithms.dapo import DAPOConfig
 from rllib_gigpo.algorithms.gagpo.gagpo import GAGPOConfig
 from rllib_gigpo.algorithms.gigpo.gigpo import GiGPOConfig
+from rllib_gigpo.algorithms.reinforce import REINFORCEPlusPlusConfig
 from rllib_gigpo.env_adapters import embedded_model_path
 
 pytestmark = pytest.mark.integration
 
 
-def good_config() -> GiGPOConfig:
+def good_config(config_class: type = GiGPOConfig) -> Any:
     return (
-        GiGPOConfig()
+        config_class()
         .environment("EZPoints")
         .language_model(model_path=str(embedded_model_path("EZPoints")))
         .generation(max_prompt_tokens=160, max_response_tokens=32)
@@ -48,7 +51,15 @@ def test_the_good_config_is_good():
         (lambda c: c.learners(num_learners=129), "num_learners=129.*group_size=8 x groups_per_iteration=16"),
         (lambda c: c.evaluation(evaluation_num_env_runners=1), "evaluation_num_env_runners=1"),
         (lambda c: c.agent_format(prompt_template="{{ observaton }}"), "observaton"),
+        (lambda c: c.agent_format(prompt_template="{{ history[0].reward }}"), r"unknown fields \['reward'\]"),
+        (lambda c: c.agent_format(prompt_template="{{ observation }}", history_length=2), "history_length=2 has no"),
+        (lambda c: c.agent_format(prompt_template="nowhere.jinja"), "prompt_template='nowhere.jinja' holds no"),
+        (lambda c: c.update_from_dict({"prompt_template": "nowhere.jinja"}), "prompt_template='nowhere.jinja'"),
         (lambda c: c.agent_format(response_parser="xml"), "xml"),
+        (lambda c: c.agent_format(response_parser="no_such_module:parse"), "'no_such_module:parse' cannot be imported"),
+        (lambda c: c.agent_format(response_parser="os.path:sep"), "response_parser='os.path:sep' is a str"),
+        (lambda c: c.agent_format(response_parser="json:loads"), "'loads' raised JSONDecodeError.*on the response ''"),
+        (lambda c: c.agent_format(response_parser=len), "'len' returned 0 for the response ''"),
         (lambda c: c.training(kl_coeff=-0.1), "kl_coeff=-0.1 must not be negative"),
         (lambda c: c.training(kl_coeff=[[0, 0.1], [10, -1]]), "must not be negative"),
         (lambda c: c.training(kl_coeff=[[5, 0.1], [10, 0.0]]), "kl_coeff=.*first timestep must be 0"),
@@ -76,6 +87,15 @@ def test_the_good_config_is_good():
         (lambda c: c.training(adam_betas=(0.9, 1.0)), "adam_betas=.*must be two numbers"),
         (lambda c: c.training(adam_betas=0.9), "adam_betas=0.9 must be two numbers"),
         (lambda c: c.training(train_on_zero_signal_groups="no"), "train_on_zero_signal_groups='no' must be True or"),
+        (lambda c: c.training(dynamic_sampling=1), "dynamic_sampling=1 must be True or False"),
+        (
+            lambda c: c.training(dynamic_sampling=True, max_sampling_rounds=0),
+            "max_sampling_rounds=0 must be an integer",
+        ),
+        (
+            lambda c: c.training(dynamic_sampling=True, train_on_zero_signal_groups=True),
+            "train_on_zero_signal_groups=True contradicts dynamic_sampling=True",
+        ),
         (lambda c: c.debugging(seed=2**32), "seed=4294967296 must be"),
         (lambda c: c.debugging(seed=1.5), "seed=1.5 must be"),
         (lambda c: c.env_runners(num_cpus_per_env_runner=-2), "num_cpus_per_env_runner=-2 must be"),
@@ -103,7 +123,7 @@ def test_the_good_config_is_good():
         (lambda c: c.environment("no_such_package.Env"), "'no_such_package.Env'.*cannot be imported"),
         (lambda c: c.environment("gymnasium.NoSuchEnv"), "'gymnasium.NoSuchEnv'.*cannot be imported"),
         (lambda c: c.environment("gymnasium.spaces.Discrete"), "'gymnasium.spaces.Discrete' must be"),
-        (lambda c: c.multi_agent(policies={"one", "two"}), "multi_agent.*not supported"),
+        (lambda c: c.multi_agent(policies={"one", "two"}), "multi_agent.*does not apply: env=.EZPoints. is no RLlib"),
         (
             lambda c: c.api_stack(enable_rl_module_and_learner=False, enable_env_runner_and_connector_v2=False),
             "enable_rl_module_and_learner=False must be True",
@@ -159,6 +179,35 @@ def test_the_keys_of_one_algorithm_are_checked_too():
         config.validate()
 
 
+@pytest.mark.parametrize(
+    ("config_class", "keys", "message"),
+    [
+        (DAPOConfig, {"overlong_penalty_buffer": 33}, "overlong_penalty_buffer=33 is more than max_response_tokens=32"),
+        (
+            DAPOConfig,
+            {"overlong_penalty_buffer": -2},
+            "overlong_penalty_buffer=-2 must be an integer of at least 0, or",
+        ),
+        (DAPOConfig, {"overlong_penalty_buffer": 1.5}, "overlong_penalty_buffer=1.5 must be an integer"),
+        (DAPOConfig, {"overlong_penalty": -2}, "overlong_penalty=-2 must not be negative"),
+        (DAPOConfig, {"overlong_penalty": "1"}, "overlong_penalty='1' must be a finite number"),
+        (
+            REINFORCEPlusPlusConfig,
+            {"group_size": 1, "dynamic_sampling": True},
+            "dynamic_sampling looks for groups whose members differ.*group_size=1",
+        ),
+    ],
+)
+def test_a_wrong_value_of_an_algorithms_own_key_is_named(config_class, keys, message):
+    with pytest.raises(ValueError, match=message):
+        good_config(config_class).training(**keys).validate()
+
+
+def test_evaluation_may_cut_responses_before_the_penalty_of_training_begins():
+    config = good_config(DAPOConfig).training(overlong_penalty_buffer=32)
+    config.evaluation(evaluation_config={"max_response_tokens": 8}).validate()
+
+
 class _OwnEnv(gym.Env):
     def __init__(self, context=None):
         self.observation_space = self.action_space = gym.spaces.Text(10)
@@ -180,6 +229,12 @@ class _OwnEnv(gym.Env):
         lambda c: c.debugging(seed=2**32 - 1),
         lambda c: c.learners(num_cpus_per_learner="auto", num_gpus_per_learner=0.5),
         lambda c: c.agent_format(stop=["END"], history_length=0, response_parser="think_action"),
+        lambda c: c.agent_format(history_length="full", response_parser="rllib_gigpo.agent_formats:first_action"),
+        lambda c: c.agent_format(
+            prompt_template="rllib_gigpo.env_adapters.gym_cards.prompts:EZPOINTS_JSON_PROMPT",
+            response_parser="json_action",
+            history_length=2,
+        ),
         lambda c: c.update_from_dict({"stop": ["END"]}),
     ],
 )
@@ -201,6 +256,16 @@ def test_a_relative_model_path_becomes_absolute(monkeypatch, tmp_path):
     assert GiGPOConfig().language_model(model_path="~/m").model_path == str(Path.home() / "m")
     searched = GiGPOConfig().language_model(model_path=tune.grid_search(["a", "/b"]))
     assert searched.model_path == {"grid_search": [str(tmp_path / "a"), "/b"]}
+
+
+def test_a_prompt_template_from_a_file_is_read_at_once(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a", "b"):
+        Path(f"{name}.jinja").write_text(f"{name} {{{{ observation }}}}")
+    assert GiGPOConfig().agent_format(prompt_template="a.jinja").prompt_template == "a {{ observation }}"
+    assert GiGPOConfig().update_from_dict({"prompt_template": "b.jinja"}).prompt_template == "b {{ observation }}"
+    searched = GiGPOConfig().agent_format(prompt_template=tune.grid_search(["a.jinja", "b.jinja", None]))
+    assert searched.prompt_template == {"grid_search": ["a {{ observation }}", "b {{ observation }}", None]}
 
 
 def test_search_spaces_stay_as_they_are():

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 import ray
 
+from rllib_gigpo.algorithms.dapo import DAPOConfig
 from rllib_gigpo.algorithms.gigpo import GiGPOConfig
+from rllib_gigpo.algorithms.ppo import PPOConfig
 from rllib_gigpo.env_adapters import embedded_model_path
 
 pytestmark = pytest.mark.integration
@@ -46,13 +48,16 @@ def documented_metrics() -> set[str]:
     return names
 
 
-def test_every_metric_is_in_the_glossary():
+@pytest.mark.parametrize(
+    ("config_class", "kl_in"), [(GiGPOConfig, "loss"), (DAPOConfig, "loss"), (PPOConfig, "reward")]
+)
+def test_every_metric_is_in_the_glossary(config_class, kl_in):
     algo = (
-        GiGPOConfig()
+        config_class()
         .environment("EZPoints")
         .language_model(model_path=str(embedded_model_path("EZPoints")))
         .generation(max_prompt_tokens=160, max_response_tokens=32)
-        .training(group_size=4, groups_per_iteration=2, lr=1e-4, kl_coeff=0.01)
+        .training(group_size=4, groups_per_iteration=2, lr=1e-4, kl_coeff=0.01, kl_in=kl_in)
         .evaluation(evaluation_duration=4, evaluation_interval=1)
         .env_runners(num_env_runners=0)
         .learners(num_learners=0)

@@ -224,13 +224,6 @@ def test_a_panel_task_that_fails_is_not_won():
     algo.stop()
 
 
-def test_a_wrong_response_parser_is_named():
-    algo = small_config().agent_format(response_parser=lambda text: text).build_algo()
-    with pytest.raises(TypeError, match=r"response_parser=.*<lambda>.* must return a ParsedResponse"):
-        algo.training_step()
-    algo.stop()
-
-
 def test_connectors_hold_no_state():
     algo = small_config().build_algo()
     runner = algo.env_runner

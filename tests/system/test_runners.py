@@ -78,6 +78,24 @@ def test_no_one_and_two_runners_play_the_same_tasks_and_sample_the_same_tokens(
     assert results[0] == results[1] == results[2]
 
 
+def test_dynamic_sampling_plays_and_keeps_the_same_groups_on_any_number_of_runners(kill_order: Path) -> None:
+    results = []
+    for num_env_runners in (0, 2):
+        config = config_of(kill_order, num_env_runners).training(dynamic_sampling=True, invalid_action_penalty=0.0)
+        algo = config.build_algo()
+        kept: list = []
+        assign = algo._assign_credit
+        algo._assign_credit = lambda episodes, kept=kept, assign=assign: kept.extend(episodes) or assign(episodes)
+        result = algo.train()
+        counts = {name: result["rollout_groups"][name] for name in ("sampling_rounds", "sampled_groups", "num_groups")}
+        lifetime = [result["env_runners"][f"num_{of}_lifetime"] for of in ("episodes", "env_steps_sampled")]
+        results.append((tokens_of(kept), list(tokens_of(kept)), counts, lifetime, algo._task_cursor))
+        algo.stop()
+    assert results[0] == results[1]
+    assert results[0][2]["sampling_rounds"] > 1
+    assert results[0][3][0] == 4 * results[0][4]
+
+
 def test_the_driver_builds_no_model_but_that_of_its_own_learner(
     two_runners: Any, modules_on_the_driver: list[CausalLMRLModule]
 ) -> None:

@@ -1,81 +1,21 @@
-"""Prompt templates, response parsers and the agent format that holds them."""
+"""Prompt templates and the agent format that holds them."""
 
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 
 import jinja2
-import numpy as np
 import pytest
 
-from rllib_gigpo.agent_formats import (
-    AgentFormat,
-    ParsedResponse,
-    PromptTemplate,
-    Turn,
-    encode_prompt,
-    response_parser,
-    think_action,
-)
-from rllib_gigpo.rl_modules.embedded import build_tokenizer
+from rllib_gigpo.agent_formats import AgentFormat, OneOf, PromptTemplate, Turn, template_source
+from rllib_gigpo.env_adapters import make_env
+from rllib_gigpo.env_adapters.gym_cards import prompts
+from rllib_gigpo.registry import environment, environment_names
 
 pytestmark = pytest.mark.unit
 
-
-@pytest.mark.parametrize(
-    ("text", "action"),
-    [
-        ("<think>t</think><action>go</action>", "go"),
-        ("\n <think>t</think>\n\n<action>go</action> \n", "go"),
-        ("<think></think><action>go</action>", "go"),
-        ("<think>t</think><action>  Go\n to   FRIDGE\t1 </action>", "go to fridge 1"),
-        ("<think>a\nb <b> < c</think><action>=</action>", "="),
-        ("<think>t</think><action>search[2 > 1]</action>", "search[2 > 1]"),
-    ],
-)
-def test_think_action_reads_a_well_formed_response(text: str, action: str) -> None:
-    assert think_action(text) == ParsedResponse(action, True, None)
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("", "no_think"),
-        ("go", "no_think"),
-        ("<action>go</action>", "no_think"),
-        ("<think>t<action>go</action>", "no_think"),
-        ("t</think><action>go</action>", "no_think"),
-        ("<THINK>t</THINK><action>go</action>", "no_think"),
-        ("<think>t</think>", "no_action"),
-        ("<think>t</think>go", "no_action"),
-        ("<think>t</think><action>go", "no_action"),
-        ("<think>t</think>go</action>", "no_action"),
-        ("<think>t</think><Action>go</Action>", "no_action"),
-        ("<think>t</think><think>u</think><action>go</action>", "multiple_thinks"),
-        ("<think>t</think></think><action>go</action>", "multiple_thinks"),
-        ("<think>t</think><action>go</action><action>stop</action>", "multiple_actions"),
-        ("<think>t</think><action>go<action>stop</action>", "multiple_actions"),
-        ("<action>go</action><think>t</think>", "wrong_order"),
-        ("</think>t<think><action>go</action>", "wrong_order"),
-        ("<think>t</think></action>go<action>", "wrong_order"),
-        ("<think>t<action>go</action></think>", "wrong_order"),
-        ("<think>t<action></think>go</action>", "wrong_order"),
-        ("Sure. <think>t</think><action>go</action>", "text_outside_tags"),
-        ("<think>t</think> so <action>go</action>", "text_outside_tags"),
-        ("<think>t</think><action>go</action>.", "text_outside_tags"),
-        ("<think>t</think><action></action>", "empty_action"),
-        ("<think>t</think><action> \n </action>", "empty_action"),
-    ],
-)
-def test_think_action_says_why_a_response_is_invalid(text: str, reason: str) -> None:
-    assert think_action(text) == ParsedResponse("", False, reason)
-
-
-def test_a_parser_is_found_by_name_or_given_as_a_function() -> None:
-    assert response_parser("think_action") is think_action
-    assert response_parser(think_action) is think_action
-    with pytest.raises(ValueError, match=r"'thinkaction'; known are \['think_action'\]"):
-        response_parser("thinkaction")
+TEMPLATE = "{{ observation }} {{ step }}"
 
 
 def test_a_template_renders_history_oldest_first() -> None:
@@ -100,6 +40,49 @@ def test_an_unknown_variable_is_named_when_the_template_is_made() -> None:
         PromptTemplate("{{ obs }} {{ steps }} {{ observation }} {% for i in range(2) %}{{ i }}{% endfor %}")
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{% for turn in history %}{{ turn.reward }}{% endfor %}",
+        "{% for turn in history[-2:] %}{{ turn.reward }}{% endfor %}",
+        "{{ history[-1].reward }}",
+    ],
+)
+def test_an_unknown_field_of_a_turn_is_named_when_the_template_is_made(source: str) -> None:
+    with pytest.raises(
+        ValueError, match=r"unknown fields \['reward'\] of a turn.*known are \['observation', 'action'\]"
+    ):
+        PromptTemplate(source)
+
+
+def test_a_template_is_a_source_or_a_file_or_a_name(tmp_path: Path) -> None:
+    file = tmp_path / "prompt.jinja"
+    file.write_text("Größe {{ observation }}", encoding="utf-8")
+    assert template_source(str(file)) == template_source(file) == "Größe {{ observation }}"
+    assert template_source("{{ observation }}") == "{{ observation }}"
+    assert template_source(f"{__name__}:TEMPLATE") == TEMPLATE
+    assert template_source(None) is None and template_source(5) == 5
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (
+            "no/such/file.jinja",
+            r"'no/such/file.jinja' holds no .*, so it must be the path of a file",
+        ),
+        ("Act!", "'Act!' holds no"),
+        (".", "'.' holds no"),
+        ("no_such_package.module:TEMPLATE", "cannot be imported: ModuleNotFoundError: No module named 'no_such"),
+        ("string:no_such_name", "cannot be imported: AttributeError"),
+        ("string:capwords", "is a function; it must be a string"),
+    ],
+)
+def test_a_template_that_is_nowhere_is_named(value: str, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^prompt_template=.*{message}"):
+        template_source(value)
+
+
 def test_a_syntax_error_is_told_with_its_line() -> None:
     with pytest.raises(ValueError, match="does not compile, line 2"):
         PromptTemplate("{{ observation }}\n{% if %}")
@@ -109,7 +92,7 @@ def test_a_template_does_not_print_what_is_missing() -> None:
     with pytest.raises(ValueError, match="None"):
         PromptTemplate("{{ task }}").render(observation="o", history=[], step=0)
     with pytest.raises(jinja2.UndefinedError, match="reward"):
-        PromptTemplate("{{ history[0].reward }}").render(observation="o", history=[Turn("a", "x")], step=1)
+        PromptTemplate("{{ (history | first).reward }}").render(observation="o", history=[Turn("a", "x")], step=1)
 
 
 def test_a_template_runs_in_a_sandbox() -> None:
@@ -122,7 +105,7 @@ def test_a_template_runs_in_a_sandbox() -> None:
 def test_templates_and_formats_pickle() -> None:
     template = pickle.loads(pickle.dumps(PromptTemplate("{{ step }} {{ observation }}")))
     assert template.render(observation="o", history=[], step=3) == "3 o"
-    agent_format = AgentFormat("{{ observation }}", history_length=2, response_parser=think_action, stop=("</action>",))
+    agent_format = AgentFormat("{{ observation }}", response_parser=OneOf(("up", "down")), stop=("</action>",))
     assert pickle.loads(pickle.dumps(agent_format)) == agent_format
 
 
@@ -131,7 +114,11 @@ def test_templates_and_formats_pickle() -> None:
     [
         ({"prompt_template": "{{ obs }}"}, "unknown variables"),
         ({"history_length": -1}, "history_length is -1"),
+        ({"history_length": "all"}, "history_length='all' must be an integer, or 'full'"),
+        ({"history_length": 2}, "history_length=2 has no effect: the prompt_template never shows `history`"),
+        ({"history_length": "full"}, "history_length='full' has no effect"),
         ({"response_parser": "json"}, "response_parser is 'json'"),
+        ({"response_parser": "no_such_module:parse"}, "response_parser='no_such_module:parse' cannot be imported"),
         ({"stop": "</action>"}, "tuple"),
         ({"stop": ("",)}, "non-empty"),
     ],
@@ -141,15 +128,27 @@ def test_a_wrong_agent_format_is_refused(options: dict, message: str) -> None:
         AgentFormat(**{"prompt_template": "{{ observation }}", **options})
 
 
-def test_encode_prompt_is_the_chat_template_with_the_assistants_turn_open() -> None:
-    tokenizer = build_tokenizer(["Make 12.", "Numbers: 10 2."])
-    ids = encode_prompt(tokenizer, "Numbers: 10 2.")
-    assert ids.dtype == np.int32 and ids.ndim == 1
-    assert tokenizer.decode(ids) == "<|im_start|>user\nNumbers: 10 2.<|im_end|>\n<|im_start|>assistant\n"
+@pytest.mark.parametrize("name", environment_names())
+def test_every_environments_prompt_shows_history_where_that_is_asked_for(name: str) -> None:
+    template = PromptTemplate(environment(name).agent_format.prompt_template)
+    about = {"task": "put a in b", "admissible_actions": ["x"]}
+    without = template.render(observation="NOW", history=[], step=2, **about)
+    shown = template.render(observation="NOW", history=[Turn("FIRST", "go"), Turn("SECOND", "")], step=2, **about)
+    assert "NOW" in without and "FIRST" not in without
+    assert shown.index("FIRST") < shown.index("SECOND") < shown.index("NOW") and "go" in shown
+    assert without.splitlines() == [line for line in shown.splitlines() if line in without.splitlines()]
 
 
-def test_encode_prompt_needs_a_chat_template() -> None:
-    tokenizer = build_tokenizer(["a"])
-    tokenizer.chat_template = None
-    with pytest.raises(ValueError, match="no chat template"):
-        encode_prompt(tokenizer, "a")
+@pytest.mark.parametrize("name", ["NUMBERLINE", "EZPOINTS", "POINTS24", "BLACKJACK"])
+def test_the_json_prompts_of_the_card_games_say_what_the_parser_reads(name: str) -> None:
+    template = PromptTemplate(getattr(prompts, f"{name}_JSON_PROMPT"))
+    rendered = template.render(observation="NOW", history=[Turn("BEFORE", "")], step=1)
+    assert '"thoughts"' in rendered and '"action"' in rendered and "{%" not in rendered
+    assert rendered.endswith("BEFORE -> no valid action\nNOW")
+    assert name == "BLACKJACK" or PromptTemplate(getattr(prompts, f"{name}_PROMPT")).shows_history
+
+
+def test_a_prompt_of_a_real_start() -> None:
+    observation, _ = make_env("Blackjack").reset(options={"task": 1})
+    rendered = PromptTemplate(prompts.BLACKJACK_PROMPT).render(observation=observation, history=[], step=0)
+    assert rendered.splitlines()[1:] == ["Reply <think>reason</think><action>hit or stand</action>.", observation]

@@ -12,27 +12,33 @@ from rllib_gigpo.env_adapters.gym_cards.arithmetic import MAX_CHARACTERS, evalua
 pytestmark = pytest.mark.unit
 
 # What an agent can put into a formula: the numbers and operators of EZPoints, and the blank of the rl4vlm scheme.
-PARTS = ("1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "+", "*", " ")
+EZPOINTS_PARTS = ("1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "+", "*", " ")
+POINTS24_PARTS = ("2", "3", "10", "+", "-", "*", "/", "(", ")", " ")
 
 
-def python_value(formula: str) -> int | None:
-    """What Python says, with an empty namespace; the strings here hold digits, +, * and spaces alone."""
-    assert set(formula) <= set("0123456789+* ")
-    if "**" in formula.replace(" ", ""):
-        return None  # Python knows powers, EZPoints does not.
+def python_value(formula: str) -> float | None:
+    """What Python says, with an empty namespace; the strings here hold digits, operators and spaces alone."""
+    assert set(formula) <= set("0123456789+-*/() ")
+    if "**" in formula.replace(" ", "") or "//" in formula.replace(" ", ""):
+        return None  # Python knows powers and floor division, the games do not.
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SyntaxWarning)
-            return eval(formula, {"__builtins__": {}})
-    except SyntaxError:
+            value = eval(formula, {"__builtins__": {}})
+    except (SyntaxError, TypeError, ZeroDivisionError):
         return None
+    return value if isinstance(value, int | float) else None  # () is a tuple
 
 
-@pytest.mark.parametrize("length", [0, 1, 2, 3, 4])
-def test_every_short_formula_has_pythons_value(length: int) -> None:
-    for parts in product(PARTS, repeat=length):
-        formula = "".join(parts)
-        assert evaluate(formula) == python_value(formula), formula
+@pytest.mark.parametrize(
+    ("parts", "length"), [*((EZPOINTS_PARTS, n) for n in range(5)), *((POINTS24_PARTS, n) for n in range(5))]
+)
+def test_every_short_formula_has_pythons_value(parts: tuple[str, ...], length: int) -> None:
+    for chosen in product(parts, repeat=length):
+        formula = "".join(chosen)
+        value, expected = evaluate(formula), python_value(formula)
+        # Division is exact here, and rounded there.
+        assert value == expected or float(value) == pytest.approx(expected, rel=1e-12), formula
 
 
 @pytest.mark.parametrize(
@@ -52,13 +58,25 @@ def test_every_short_formula_has_pythons_value(length: int) -> None:
         ("012", None),
         ("2**3", None),
         ("2* *3", None),
-        ("14-2", None),
-        ("24/2", None),
+        ("14-2", 12),
+        ("-2+14", 12),
+        ("2--10", 12),
+        ("24/2", 12),
+        ("(12)", 12),
+        ("(2+4)*(3-1)", 12),
+        ("12/8*8", 12),
+        ("8/(3-8/3)", 24),  # in floating point 23.99…
+        ("24/(3-3)", None),
+        ("24/0", None),
+        ("()", None),
+        ("(12", None),
+        ("3(4)", None),
+        ("(3)(4)", None),
+        ("()()", None),
         ("24//2", None),
         ("12.0", None),
         ("1_2", None),
         ("12j", None),
-        ("(12)", None),
         ("True", None),
         ("'12'", None),
         ("[12]", None),
@@ -70,7 +88,7 @@ def test_every_short_formula_has_pythons_value(length: int) -> None:
         ("1\n2", None),
     ],
 )
-def test_only_sums_and_products_of_integers_have_a_value(formula: str, value: int | None) -> None:
+def test_only_the_four_operations_on_integers_have_a_value(formula: str, value: int | None) -> None:
     assert evaluate(formula) == value
 
 
@@ -79,3 +97,4 @@ def test_a_long_formula_has_no_value() -> None:
     assert evaluate(longest) == 1
     assert evaluate("+" + longest) is None
     assert evaluate("+" * 1_000_000) is None
+    assert evaluate("(" * 31 + "1" + ")" * 31) == 1

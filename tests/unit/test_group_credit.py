@@ -19,6 +19,7 @@ def test_credit_metrics_count_groups_not_rows():
     assert metrics["num_groups"] == 2
     assert metrics["zero_signal_share"] == 0.5
     assert metrics["advantage_abs_max"] == 2
+    assert metrics["advantage_iqr"] == 0
     assert metrics["advantage_above_one_share"] == pytest.approx(2 / 5)
     assert credit_metrics(np.zeros(0, np.float32), np.zeros(0, np.int64)) == {}
 
@@ -46,3 +47,8 @@ def test_shards_hold_every_row_once_and_about_equal_tokens():
 def test_more_shards_than_rows_leaves_empty_shards():
     shards = shard_rows(rows_of([5, 3]), 4)
     assert sorted(len(shard) for shard in shards) == [0, 0, 1, 1]
+
+
+def test_the_interquartile_range_is_over_step_rows():
+    advantages = np.arange(9, dtype=np.float32)
+    assert credit_metrics(advantages, np.zeros(9, np.int64))["advantage_iqr"] == 4

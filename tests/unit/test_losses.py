@@ -17,6 +17,7 @@ from rllib_gigpo.learners.losses import (
     token_entropy,
     token_log_probs,
     truncated_importance_weights,
+    value_loss,
 )
 
 pytestmark = pytest.mark.unit
@@ -249,9 +250,62 @@ def test_a_log_probability_that_is_not_finite_is_not_hidden_by_the_clip(bad, adv
         assert truncated_importance_weights(logp, old_logp, cap=2.0).isnan().tolist() == [False, True]
 
 
+def test_token_advantages_take_the_place_of_those_of_rows():
+    """Ratios 1: the gradient is −A of each token, divided by the row's length where the aggregation says so."""
+    advantages = torch.tensor([1.0, -2.0, 0.5])
+    for aggregation, expected in (
+        ("token-mean", [-1.0, 2.0, -0.5]),
+        ("sequence-mean-token-mean", [-0.5, 1.0, -0.5]),
+    ):
+        loss, gradient = loss_of_ratios(
+            [1.0] * 3, [math.nan] * 2, [2, 1], aggregation=aggregation, token_advantages=advantages
+        )
+        assert_close(gradient, torch.tensor(expected))
+        assert loss.loss_sum.item() == pytest.approx(sum(expected), abs=1e-6)
+
+
+def test_equal_token_advantages_are_those_of_their_row():
+    logp, old_logp, advantages, lengths, _ = random_rows(3)
+    options = {"clip_low": 0.2, "clip_high": 0.28, "ratio": "token", "aggregation": "token-mean", "dual_clip": 3.0}
+    of_rows = policy_loss(logp, old_logp, advantages, lengths, **options)
+    of_tokens = policy_loss(
+        logp, old_logp, 0 * advantages, lengths, token_advantages=advantages.repeat_interleave(lengths), **options
+    )
+    assert_close(of_tokens, of_rows)
+
+
+def test_value_loss_by_hand():
+    """Targets 2, 2, 2 and 0, old values 0: the first two moved past ±0.5 towards the target and pass no gradient, the
+    third has not moved, the last moved the wrong way."""
+    values = torch.tensor([1.0, 3.0, 0.0, 3.0], requires_grad=True)
+    targets = torch.tensor([2.0, 2.0, 2.0, 0.0], requires_grad=True)
+    old_values = torch.zeros(4, requires_grad=True)
+    loss = value_loss(values, targets, old_values, value_clip=0.5)
+    assert loss.loss_sum.item() == pytest.approx(1.5**2 + 1.5**2 + 4 + 9, abs=1e-6)
+    assert loss.clipped.item() == 2
+    loss.loss_sum.backward()
+    assert_close(values.grad, torch.tensor([0.0, 0.0, -4.0, 6.0]))
+    assert targets.grad is None and old_values.grad is None
+
+    plain = value_loss(values, targets, old_values, value_clip=None)
+    assert plain.loss_sum.item() == pytest.approx(1 + 1 + 4 + 9, abs=1e-6)
+    assert plain.clipped.item() == 0
+
+
+def test_a_value_loss_that_cannot_be_is_named():
+    one, two = torch.zeros(1), torch.zeros(2)
+    with pytest.raises(ValueError, match="value_clip is 0"):
+        value_loss(one, one, one, value_clip=0)
+    with pytest.raises(ValueError, match=r"targets has shape \(2,\)"):
+        value_loss(one, two, one, value_clip=None)
+    with pytest.raises(ValueError, match=r"old_values has shape \(2,\)"):
+        value_loss(one, one, two, value_clip=None)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"token_advantages": torch.ones(2)}, r"token_advantages has shape \(2,\); it must be \(3,\)"),
         ({"clip_low": -0.1}, "clip_low is -0.1"),
         ({"clip_high": math.nan}, "clip_high is nan"),
         ({"ratio": "row"}, "ratio is 'row'"),

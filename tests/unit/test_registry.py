@@ -77,3 +77,11 @@ def test_ray_finds_algorithm_and_environment_by_name() -> None:
     assert get_trainable_cls("GiGPO") is registry.algorithm_class("GiGPO")
     env = _global_registry.get(ENV_CREATOR, "EZPoints")({})
     assert type(env) is registry.environment("EZPoints").load()
+
+
+def test_a_name_of_rllibs_own_algorithm_stays_rllibs_in_ray() -> None:
+    from ray.rllib.algorithms.ppo import PPO
+    from ray.tune.registry import get_trainable_cls
+
+    assert get_trainable_cls("PPO") is PPO
+    assert registry.algorithm_class("PPO") is not PPO

@@ -124,3 +124,26 @@ def test_a_batch_carries_rows_by_module_and_counts_environment_steps() -> None:
     batch = TokenRowBatch({"policy": rows}, env_steps=2)
     assert batch.policy_batches["policy"] is rows
     assert batch.env_steps() == 2
+
+
+def test_first_response_tokens_keep_prompts_and_one_value_of_each_column() -> None:
+    rows = _rows([(2, 3), (1, 1), (3, 2)])
+    rows = rows.with_response_columns(values=np.arange(6, dtype=np.float32), value_targets=-rows.rollout_logp)
+    cut = rows.first_response_tokens()
+    # Ids count up from 0, prompt then response.
+    assert cut.token_ids.tolist() == [0, 1, 2, 5, 6, 7, 8, 9, 10]
+    assert (cut.lengths.tolist(), cut.response_lengths.tolist()) == ([3, 2, 4], [1, 1, 1])
+    assert cut.rollout_logp.tolist() == [0, -3, -4]
+    assert cut.values is not None and cut.values.tolist() == [0, 3, 4]
+    assert cut.value_targets is not None and cut.value_targets.tolist() == [0, 3, 4]
+    assert cut.old_logp is None
+    assert cut.advantages.tolist() == rows.advantages.tolist()
+    assert len(_rows([]).first_response_tokens()) == 0
+
+
+def test_columns_of_response_tokens_are_checked() -> None:
+    rows = _rows([(2, 3), (1, 1)])
+    with pytest.raises(ValueError, match=r"values has shape \(2,\), the rows have \(4,\) response tokens"):
+        rows.with_response_columns(values=np.zeros(2, np.float32))
+    with pytest.raises(ValueError, match="'lengths' is no column of response tokens"):
+        rows.with_response_columns(lengths=np.zeros(4, np.float32))

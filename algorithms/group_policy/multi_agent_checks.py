@@ -1,0 +1,83 @@
+"""Checks of what a config says about several agents and modules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ray.rllib.policy.policy import PolicySpec
+
+from rllib_gigpo.algorithms.group_policy.config_checks import check_lora, check_loss, check_model, check_types
+from rllib_gigpo.env_runners.policy_mapping import PolicyMapping
+from rllib_gigpo.environments import environment_class, is_multi_agent
+
+# What a module may have of its own: its model, and what its learner does with it.
+_PER_MODULE = frozenset(
+    {
+        *("model_path", "model_dtype", "attn_implementation", "lora_rank", "lora_alpha", "lora_targets"),
+        *("lr", "optimizer", "adam_betas", "weight_decay", "grad_clip", "micro_batch_tokens"),
+        *("ratio", "clip_low", "clip_high", "dual_clip", "loss_aggregation", "importance_weight_cap"),
+        *("kl_coeff", "kl_estimator", "entropy_coeff"),
+    }
+)
+
+
+def check_multi_agent(config: Any) -> Iterator[str]:
+    """Yields a message for everything that cannot work; the other values must have been checked.
+
+    What only an environment can tell, the env runners check when they make their first one.
+    """
+    yield from _check_policies(config)
+    yield from _check_overrides(config)
+    if config.is_multi_agent and is_multi_agent(config.env) is False:
+        yield (
+            f"multi_agent(policies={sorted(config.policies)}) does not apply: env={config.env!r} is no RLlib "
+            "MultiAgentEnv. Leave it out, or choose another environment."
+        )
+        return
+    if not callable(config.policy_mapping_fn):
+        yield f"policy_mapping_fn={config.policy_mapping_fn!r} must be a function (agent_id, episode, **kwargs) -> id."
+        return
+    agents = getattr(environment_class(config.env), "possible_agents", None)
+    if is_multi_agent(config.env) and isinstance(agents, list | tuple):
+        try:
+            PolicyMapping.of_config(config).check(agents)
+        except ValueError as problem:
+            yield f"{problem}."
+
+
+def _check_policies(config: Any) -> Iterator[str]:
+    if not config.policies:
+        yield "multi_agent(policies={}) names no policy: name at least one."
+    for module_id, spec in config.policies.items():
+        given = PolicySpec(*spec) if isinstance(spec, list | tuple) else spec
+        if given.policy_class is not None or given.config:
+            yield (
+                f"multi_agent(policies={{{module_id!r}: …}}) gives a policy_class or config, which does nothing: use "
+                f"rl_module(algorithm_config_overrides_per_module={{{module_id!r}: type(config).overrides(…)}})."
+            )
+    to_train = config.policies_to_train
+    if to_train is not None and not callable(to_train) and len(to_train) == 0:
+        yield "multi_agent(policies_to_train=[]) trains nothing: name at least one policy, or None for all."
+    if config.observation_fn is not None:
+        yield f"observation_fn={config.observation_fn!r} does not apply: wrap the environment instead."
+    if config.count_steps_by != "env_steps":
+        yield f"count_steps_by={config.count_steps_by!r} does not apply: an iteration is counted in groups."
+
+
+def _check_overrides(config: Any) -> Iterator[str]:
+    for module_id, overrides in config.algorithm_config_overrides_per_module.items():
+        name = f"algorithm_config_overrides_per_module[{module_id!r}]"
+        if module_id not in config.policies:
+            yield f"{name}: there is no such module; multi_agent(policies=…) names {sorted(config.policies)}."
+        for key in overrides:
+            if key not in _PER_MODULE:
+                yield f"{name}: {key} cannot differ between modules; {', '.join(sorted(_PER_MODULE))} can."
+            elif key in ("kl_coeff", "kl_estimator") and config.kl_in == "reward":
+                yield f"{name}: {key} cannot differ between modules with kl_in='reward', only with kl_in='loss'."
+        merged = config.copy(copy_frozen=False)
+        merged.algorithm_config_overrides_per_module = {}
+        merged.update_from_dict(dict(overrides))
+        for check in (check_types, check_loss, check_lora, check_model):
+            for problem in check(merged):
+                yield f"{name}: {problem}"

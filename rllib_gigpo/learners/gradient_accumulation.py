@@ -1,0 +1,54 @@
+"""Backward passes of a mini-batch in micro-batches, so that gradients end up averaged over the learners."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from ray.rllib.core.rl_module.torch.torch_rl_module import TorchDDPRLModule
+
+from rllib_gigpo.learners.micro_batches import micro_batches
+from rllib_gigpo.learners.response_scores import micro_batch_tensors
+from rllib_gigpo.rows import TokenRows
+
+
+def accumulate_gradients(
+    module: Any,
+    rows: TokenRows,
+    loss_of: Callable[[dict[str, Any]], torch.Tensor],
+    *,
+    micro_batch_tokens: int,
+    pad_id: int,
+    device: torch.device | str,
+) -> None:
+    """Forward and backward passes of all of `rows`.
+
+    With several learners all of them must call it; gradients are exchanged once, with the last backward pass.
+
+    Args:
+        module: The RLModule, with or without its wrapper for distributed training.
+        rows: May be none: then gradients are zero, and still exchanged.
+        loss_of: The loss of a micro-batch as `micro_batch_tensors` makes it, a scalar; losses add up. The forward pass
+            is its own, through `module.forward_train`.
+        micro_batch_tokens: Padded tokens per pass.
+        pad_id: Any id that the model embeds.
+        device: Of the model.
+    """
+    groups = micro_batches(rows.lengths, micro_batch_tokens)
+    for index, group in enumerate(groups):
+        with _gradient_sync(module, is_last=index == len(groups) - 1):
+            loss_of(micro_batch_tensors(rows.take(group), pad_id=pad_id, device=device)).backward()
+    if not groups:
+        # DDP waits for a backward pass over all parameters from every learner: one with gradients of zero.
+        row = TokenRows.from_lists([np.array([pad_id])], [np.array([pad_id])], [np.zeros(1)])
+        outputs = module.forward_train(micro_batch_tensors(row, pad_id=pad_id, device=device))
+        (sum(output.float().sum() for output in outputs.values()) * 0.0).backward()
+
+
+def _gradient_sync(module: Any, *, is_last: bool) -> contextlib.AbstractContextManager:
+    if is_last or not isinstance(module, TorchDDPRLModule):
+        return contextlib.nullcontext()
+    return module.no_sync()

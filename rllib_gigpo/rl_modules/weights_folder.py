@@ -1,0 +1,95 @@
+"""Checkpoints of an RLModule whose weights are files that other programs can read, and no pickle."""
+
+from __future__ import annotations
+
+import pathlib
+import tempfile
+from typing import ClassVar
+
+import numpy as np
+import pyarrow.fs
+from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
+from ray.rllib.utils.annotations import override
+from ray.rllib.utils.checkpoints import Checkpointable
+
+
+class WeightsFolderRLModule(TorchRLModule):
+    """Base of modules that keep their weights in a folder of their checkpoint, on any filesystem."""
+
+    # The folder's name within a checkpoint.
+    weights_folder: ClassVar[str]
+
+    def write_weights(self, directory: str, state: dict[str, np.ndarray] | None) -> None:
+        """Writes the weights, those of `state` where given, into a local directory, which may not exist yet."""
+        raise NotImplementedError
+
+    def read_weights(self, directory: str) -> None:
+        """Takes the weights of a local directory. Raises ValueError where it holds none, or those of another model."""
+        raise NotImplementedError
+
+    @override(Checkpointable)
+    def save_to_path(
+        self,
+        path: str | pathlib.Path | None = None,
+        *,
+        state: dict[str, np.ndarray] | None = None,
+        filesystem: pyarrow.fs.FileSystem | None = None,
+        use_msgpack: bool = False,
+    ) -> str:
+        """Writes a checkpoint with the weights in `weights_folder`; returns its path."""
+        filesystem, path = _resolve(path, filesystem)
+        # The base class writes what RLlib needs to build the module again, and a state file: kept free of weights.
+        saved = super().save_to_path(
+            path, state={"weights": self.weights_folder}, filesystem=filesystem, use_msgpack=use_msgpack
+        )
+        folder = f"{saved}/{self.weights_folder}"
+        if isinstance(filesystem, pyarrow.fs.LocalFileSystem):
+            self.write_weights(folder, state)
+        else:
+            with tempfile.TemporaryDirectory() as local:
+                self.write_weights(local, state)
+                filesystem.create_dir(folder)
+                pyarrow.fs.copy_files(
+                    local,
+                    folder,
+                    source_filesystem=pyarrow.fs.LocalFileSystem(),
+                    destination_filesystem=filesystem,
+                )
+        return saved
+
+    @override(Checkpointable)
+    def restore_from_path(
+        self,
+        path: str | pathlib.Path,
+        *,
+        component: str | None = None,
+        filesystem: pyarrow.fs.FileSystem | None = None,
+        **kwargs: object,
+    ) -> None:
+        """Reads the weights of a checkpoint.
+
+        Raises:
+            ValueError: `path` holds no complete `weights_folder`, or one of another model.
+        """
+        filesystem, root = _resolve(path, filesystem)
+        folder = f"{root}/{self.weights_folder}"
+        if isinstance(filesystem, pyarrow.fs.LocalFileSystem):
+            self.read_weights(folder)
+        else:
+            with tempfile.TemporaryDirectory() as local:
+                pyarrow.fs.copy_files(
+                    folder,
+                    local,
+                    source_filesystem=filesystem,
+                    destination_filesystem=pyarrow.fs.LocalFileSystem(),
+                )
+                self.read_weights(local)
+
+
+def _resolve(
+    path: str | pathlib.Path | None, filesystem: pyarrow.fs.FileSystem | None
+) -> tuple[pyarrow.fs.FileSystem, str | pathlib.Path | None]:
+    """Splits a URI such as s3://bucket/folder into its filesystem and the path on it; a plain path is local."""
+    if filesystem is None and path is not None and "://" in str(path):
+        return pyarrow.fs.FileSystem.from_uri(str(path))
+    return filesystem or pyarrow.fs.LocalFileSystem(), path
