@@ -2,28 +2,27 @@
 # make test    set up, lint, all tests
 # make lint    set up, then ruff, mypy and import-linter
 # make curves  set up, then the learning curves of docs/results.md: hours on the CPU; takes up where it was stopped
-# make venv    set up only: .venv with everything in it
+# make venv    set up only: .venv with everything but ALFWorld
+# make alfworld  ALFWorld in .venv: its planner is compiled, which takes g++, make and minutes
 #
 # PYTHON=python3.12       another interpreter (3.11 or newer)
 # JOBS=2                  runs of `make curves` at a time; each takes one core
 # TORCH="torch==2.13.0 --index-url ..."   another build of torch, any arguments of pip install
-# EXTRAS=dev              without ALFWorld, whose planner is compiled: needs g++ and make, takes minutes; its tests then skip
 
 PYTHON ?= python3
 JOBS ?= 1
 TORCH ?= torch==2.13.0
-EXTRAS ?= dev,alfworld
 BIN := .venv/bin
 STAMP := .venv/.set-up
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: train test lint curves venv clean
+.PHONY: train test lint curves venv alfworld clean
 .DELETE_ON_ERROR:
 
 train: venv
 	$(BIN)/rllib train file tuned_examples/gigpo/ezpoints_text_tiny.py
 
-test: lint
+test: lint alfworld
 	$(BIN)/python -m pytest tests/unit tests/integration tests/system
 
 lint: venv
@@ -38,15 +37,21 @@ curves: venv
 
 venv: $(STAMP)
 
+# The planner is compiled by whatever `python` there is on the PATH.
+alfworld: venv
+	@if ! $(BIN)/python -c 'import alfworld, textworld, fast_downward' 2>/dev/null; then \
+		PATH="$(CURDIR)/$(BIN):$$PATH" $(PIP) install --quiet --editable '.[alfworld]' \
+			|| echo "ALFWorld could not be installed, see above: its tests will be skipped" >&2; \
+	fi
+
 # torch goes first, so that the choice of its build is not left to the dependencies of others.
-# The planner of ALFWorld is compiled by whatever `python` there is on the PATH.
 # A package index may pair a CPU torch with a CUDA torchvision; transformers then cannot import any model.
 $(STAMP): pyproject.toml setup.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Python 3.11 or newer is needed; name one: make $(MAKECMDGOALS) PYTHON=python3.11" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(PIP) install --quiet $(TORCH)
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(PIP) install --quiet --editable '.[$(EXTRAS)]'
+	$(PIP) install --quiet --editable '.[dev]'
 	@for package in torchvision torchaudio torchcodec; do \
 		if $(PIP) show --quiet $$package 2>/dev/null && ! $(BIN)/python -c "import $$package" 2>/dev/null; then \
 			echo "$$package is installed but cannot be imported beside this torch: removing it"; \

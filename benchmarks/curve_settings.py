@@ -20,8 +20,8 @@ CLIP_OF_RATIO = {"token": 0.2, "sequence": 0.02}
 # (ratios, advantage_std_floor), in the order in which a suite runs them.
 STAGES = (
     (("token", "sequence"), 1.0),
-    (("sequence",), 0.0),
     (("token",), 0.0),
+    (("sequence",), 0.0),
 )
 
 

@@ -13,7 +13,8 @@ from gymnasium import spaces
 
 ObservationType = TypeVar("ObservationType")
 
-_TASKS = 2**31
+# Tasks drawn from a seed are below this.
+TASKS = 2**31
 
 
 class GeneratedTaskEnv(gym.Env[ObservationType, str], ABC, Generic[ObservationType]):
@@ -48,11 +49,7 @@ class GeneratedTaskEnv(gym.Env[ObservationType, str], ABC, Generic[ObservationTy
             ValueError: The task is negative, or `options` has another key.
         """
         super().reset(seed=seed)
-        options = options or {}
-        if unknown := sorted(set(options) - {"task"}):
-            raise ValueError(f"reset got options {unknown}; the only known one is 'task'")
-        task = options.get("task")
-        self._task = int(self.np_random.integers(_TASKS)) if task is None else self._checked_task(task)
+        self._task = task_of_reset(options, self.np_random, environment=type(self).__name__)
         self._steps = 0
         self._set_up(self._task)
         return self._observation(), self._info()
@@ -82,13 +79,25 @@ class GeneratedTaskEnv(gym.Env[ObservationType, str], ABC, Generic[ObservationTy
                 f"e.g. {self.example_action!r}"
             )
 
-    def _checked_task(self, task: Any) -> int:
-        name = type(self).__name__
-        if isinstance(task, bool) or not isinstance(task, int | np.integer):
-            raise TypeError(f"task is {task!r} of type {type(task).__name__}; {name} takes an integer of at least 0")
-        if task < 0:
-            raise ValueError(f"task is {task}; {name} takes an integer of at least 0")
-        return int(task)
+
+def task_of_reset(options: Mapping[str, Any] | None, rng: np.random.Generator, *, environment: str) -> int:
+    """`options["task"]`, or, where it is not given, a task drawn from `rng`.
+
+    Raises:
+        TypeError: The task is not an integer.
+        ValueError: The task is negative, or `options` has another key.
+    """
+    options = options or {}
+    if unknown := sorted(set(options) - {"task"}):
+        raise ValueError(f"reset got options {unknown}; the only known one is 'task'")
+    task = options.get("task")
+    if task is None:
+        return int(rng.integers(TASKS))
+    if isinstance(task, bool) or not isinstance(task, int | np.integer):
+        raise TypeError(f"task is {task!r} of type {type(task).__name__}; {environment} takes an integer of at least 0")
+    if task < 0:
+        raise ValueError(f"task is {task}; {environment} takes an integer of at least 0")
+    return int(task)
 
 
 def text_space(max_length: int, *, min_length: int = 0, more_characters: str = "") -> spaces.Text:

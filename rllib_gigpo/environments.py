@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -11,6 +13,7 @@ from ray.tune.registry import ENV_CREATOR, _global_registry
 
 from rllib_gigpo import registry
 from rllib_gigpo.agent_formats import AgentFormat
+from rllib_gigpo.env_runners.environment_worker import make_registered
 
 # For environments that bring no format of their own.
 GENERIC_AGENT_FORMAT = AgentFormat(
@@ -53,6 +56,23 @@ def check_environment(env: Any) -> None:
             _check_creator(_imported(env), f"env={env!r}")
         else:
             registry.environment(env)
+
+
+def environment_creator(env: Any) -> Callable[[Any], Any]:
+    """The creator `EnvContext -> environment` of a config's `env` that `check_environment` takes.
+
+    A class gets the EnvContext as its only argument, a Gymnasium id its keys as keyword arguments.
+    """
+    if not isinstance(env, str):
+        creator: Callable[[Any], Any] = env
+    elif _global_registry.contains(ENV_CREATOR, env):
+        creator = _global_registry.get(ENV_CREATOR, env)
+    elif env not in gym.registry and "." in env:
+        creator = _imported(env)
+    else:
+        # By its specification: Gymnasium's registry of another process need not have the name.
+        creator = partial(make_registered, gym.spec(env))
+    return creator
 
 
 def check_text_observations(space: gym.Space | None) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import string
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+from gymnasium import spaces
 from ray.rllib.env.multi_agent_env import MultiAgentEnv
 
 from rllib_gigpo.agent_formats import ParsedResponse
@@ -60,6 +62,17 @@ class TwoAgents(MultiAgentEnv):
         return {agent: f"{'you' if self.anonymous else agent} in step {self.t}" for agent in agents}
 
 
+class TwoAgentsWithSpaces(TwoAgents):
+    """Declares what RLlib's checker wants: spaces and the agents of now; and starts without a task."""
+
+    agents = AGENTS
+    observation_spaces: ClassVar = dict.fromkeys(AGENTS, spaces.Text(60, charset=frozenset(string.printable)))
+    action_spaces: ClassVar = observation_spaces
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> Any:
+        return super().reset(seed=seed, options={"task": 0, **(options or {})})
+
+
 def whole_text(text: str) -> ParsedResponse:
     """Any response is an action: a random model never follows a grammar."""
     return ParsedResponse(text, True, None)
@@ -70,10 +83,12 @@ def own_module(agent_id: str, episode: Any, **kwargs: Any) -> str:
     return agent_id.upper()
 
 
-def two_agent_config(model_directory: Path, *, modules: str = "own", **env_config: Any) -> Any:
+def two_agent_config(
+    model_directory: Path, *, modules: str = "own", config_class: type = GiGPOConfig, **env_config: Any
+) -> Any:
     """2 groups of 4, in one process. `modules`: "own" (ANN and BOB), "shared" (one, SHARED) or "default"."""
     config = (
-        GiGPOConfig()
+        config_class()
         .environment(TwoAgents, env_config=env_config)
         .language_model(model_path=str(model_directory))
         .agent_format(prompt_template="{{ observation }}", history_length=0, response_parser=whole_text, stop=())

@@ -12,6 +12,7 @@ from typing import Any
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from rllib_gigpo.agent_formats import check_parser
+from rllib_gigpo.algorithms.group_policy.env_worker_checks import check_env_workers
 from rllib_gigpo.algorithms.group_policy.value_checks import check_dictionary, check_value_types
 from rllib_gigpo.environments import check_environment
 from rllib_gigpo.rl_modules.lora import check_lora_targets
@@ -104,6 +105,7 @@ def check_values(config: Any) -> Iterator[str]:
     yield from check_lora(config)
     yield from _check_groups(config)
     yield from _check_environment(config)
+    yield from check_env_workers(config)
     yield from check_model(config)
     yield from _check_evaluation(config)
 

@@ -225,10 +225,11 @@ class GroupPolicy(CheckpointedAlgorithm):
         return sample.episodes
 
     def _groups_with_signal(self, episodes: list[SingleAgentEpisode]) -> set[int]:
-        """Ids of the rollout groups in which any agent's advantages are not all 0."""
+        """Ids of the rollout groups in which the advantages of any agent that learns are not all 0."""
         batch = connected_apart(self._group_connector, episodes)
         signal = groups_with_signal(batch[STEP_ROWS], self.compute_advantages)
-        return {episode.get_infos(0)[GROUP_ID] for episode in episodes if credit_group_id(episode) in signal}
+        learning = [episode for episode in episodes if self.config.may_learn(episode.module_id)]
+        return {episode.get_infos(0)[GROUP_ID] for episode in learning if credit_group_id(episode) in signal}
 
     def _log_rollout(self, rollout: Rollout) -> None:
         """Logs everything that an iteration rolled out; once an iteration, for a second call would hide the first."""

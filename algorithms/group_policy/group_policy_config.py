@@ -191,6 +191,8 @@ class GroupPolicyConfig(LanguageAgentConfig):
         """As RLlib's, but an unknown key is a ValueError that names the nearest known one."""
         config_checks.check_known_keys(self, config_dict.keys())
         super().update_from_dict(config_dict)
+        if not isinstance(self.policies, dict):  # a list, as a file gives it
+            self.multi_agent(policies=self.policies)
         return self.language_model(model_path=self.model_path).agent_format(prompt_template=self.prompt_template)
 
     @override(AlgorithmConfig)
@@ -268,6 +270,12 @@ class GroupPolicyConfig(LanguageAgentConfig):
         """Columns of the token rows that learners compute before credit is assigned, see `scoring`."""
         has_penalty = self.kl_in == "reward" and is_reference_needed(self.kl_coeff)
         return (OLD_LOGP, REFERENCE_LOGP) if has_penalty else ()
+
+    def may_learn(self, module_id: str | None) -> bool:
+        """Whether `policies_to_train` lets a module learn, None being that of a single agent; a function that decides
+        by the batch may let every module."""
+        chosen = self.policies_to_train
+        return module_id is None or chosen is None or callable(chosen) or module_id in chosen
 
     def trains_on_zero_signal_groups(self) -> bool:
         """`train_on_zero_signal_groups` with its default resolved."""

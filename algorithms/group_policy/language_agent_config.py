@@ -53,6 +53,11 @@ class LanguageAgentConfig(AlgorithmConfig):
         self.temperature = 1.0
         self.top_p = 1.0
         self.top_k = 0
+        # env_runners()
+        self.env_workers = 0
+        self.env_step_timeout_s: float | None = 300.0
+        self.env_worker_memory_limit_mb: float | None = None
+        self.env_worker_max_episodes: int | None = None
         # environment() and evaluation()
         self.tasks: Sequence[Any] | None = None
         self.evaluation_tasks: Sequence[Any] | None = None
@@ -146,6 +151,35 @@ class LanguageAgentConfig(AlgorithmConfig):
         check_keyword_arguments("environment", super().environment, kwargs, LanguageAgentConfig.environment)
         super().environment(env, **kwargs)
         return self._set(tasks=tasks)
+
+    @override(AlgorithmConfig)
+    def env_runners(
+        self,
+        *,
+        env_workers: int = NotProvided,
+        env_step_timeout_s: float | None = NotProvided,
+        env_worker_memory_limit_mb: float | None = NotProvided,
+        env_worker_max_episodes: int | None = NotProvided,
+        **kwargs: Any,
+    ) -> Self:
+        """Sets how, and by how many processes, trajectories are rolled out.
+
+        Args:
+            env_workers: Processes per env runner that its environments are spread over. 0: they run in the env runner
+                itself, one after the other, and the limits below do not apply.
+            env_step_timeout_s: A reset or step that takes longer, in seconds, fails, and its worker is replaced. None:
+                no limit.
+            env_worker_memory_limit_mb: A worker whose resident memory is above this, in MB, is replaced between
+                trajectories. None: no limit.
+            env_worker_max_episodes: A worker is replaced after so many trajectories. None: never.
+            kwargs: RLlib's own: `num_env_runners`, `num_envs_per_env_runner` and others.
+        """
+        check_keyword_arguments("env_runners", super().env_runners, kwargs, LanguageAgentConfig.env_runners)
+        super().env_runners(**kwargs)
+        self._set(env_workers=env_workers, env_step_timeout_s=env_step_timeout_s)
+        return self._set(
+            env_worker_memory_limit_mb=env_worker_memory_limit_mb, env_worker_max_episodes=env_worker_max_episodes
+        )
 
     @override(AlgorithmConfig)
     def evaluation(self, *, evaluation_tasks: Sequence[Any] | None = NotProvided, **kwargs: Any) -> Self:

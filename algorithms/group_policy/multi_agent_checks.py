@@ -7,7 +7,6 @@ from typing import Any
 
 from ray.rllib.policy.policy import PolicySpec
 
-from rllib_gigpo.algorithms.group_policy.config_checks import check_lora, check_loss, check_model, check_types
 from rllib_gigpo.env_runners.policy_mapping import PolicyMapping
 from rllib_gigpo.environments import environment_class, is_multi_agent
 
@@ -70,6 +69,8 @@ def _check_overrides(config: Any) -> Iterator[str]:
         name = f"algorithm_config_overrides_per_module[{module_id!r}]"
         if module_id not in config.policies:
             yield f"{name}: there is no such module; multi_agent(policies=…) names {sorted(config.policies)}."
+        if not isinstance(overrides, dict):
+            yield f"{name}={overrides!r} must be a dict, as type(config).overrides(…) makes one."
         for key in overrides:
             if key not in _PER_MODULE:
                 yield f"{name}: {key} cannot differ between modules; {', '.join(sorted(_PER_MODULE))} can."
@@ -78,6 +79,8 @@ def _check_overrides(config: Any) -> Iterator[str]:
         merged = config.copy(copy_frozen=False)
         merged.algorithm_config_overrides_per_module = {}
         merged.update_from_dict(dict(overrides))
-        for check in (check_types, check_loss, check_lora, check_model):
-            for problem in check(merged):
-                yield f"{name}: {problem}"
+        # The algorithm's own checks too: a value may contradict one that is not the module's own.
+        try:
+            merged.validate()
+        except ValueError as problem:
+            yield f"{name}: {problem}"

@@ -30,7 +30,15 @@ _NUMBERS = (
     "value_loss_coeff",
     "overlong_penalty",
 )
-_NUMBERS_OR_NONE = ("dual_clip", "importance_weight_cap", "lora_alpha", "similarity_threshold", "value_clip")
+_NUMBERS_OR_NONE = (
+    "dual_clip",
+    "importance_weight_cap",
+    "lora_alpha",
+    "similarity_threshold",
+    "value_clip",
+    "env_step_timeout_s",
+    "env_worker_memory_limit_mb",
+)
 _INTEGERS = {
     "group_size": 1,
     "groups_per_iteration": 1,
@@ -44,11 +52,12 @@ _INTEGERS = {
     "evaluation_duration": 1,
     "top_k": 0,
     "num_env_runners": 0,
+    "env_workers": 0,
     "evaluation_num_env_runners": 0,
     "num_learners": 0,
     "num_aggregator_actors_per_learner": 0,
 }
-_INTEGERS_OR_NONE = {"overlong_penalty_buffer": 0}
+_INTEGERS_OR_NONE = {"overlong_penalty_buffer": 0, "env_worker_max_episodes": 1}
 _TRUE_OR_FALSE = ("dynamic_sampling", "group_baseline", "bootstrap_truncated")
 _RESOURCES = (
     "num_cpus_for_main_process",

@@ -101,6 +101,17 @@ class PPOConfig(GroupPolicyConfig):
             )
         for problem in check_fixed_keys(self, advantage_norm="std", reference="paper", dynamic_sampling=False):
             self._value_error(problem)
+        self._check_critic_ids()
+
+    def _check_critic_ids(self) -> None:
+        from rllib_gigpo.rl_modules.critic_rl_module import critic_id
+
+        for policy_id in self.policies:
+            if critic_id(policy_id) in self.policies:
+                self._value_error(
+                    f"multi_agent(policies=…) names {critic_id(policy_id)!r}, the module that is the critic of "
+                    f"{policy_id!r}: give that policy another name."
+                )
 
     @override(AlgorithmConfig)
     def get_default_learner_class(self) -> type[Learner]:

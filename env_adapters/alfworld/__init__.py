@@ -15,13 +15,13 @@ _BEFORE_ACTIONS = """\
 You are an agent in a house and act by text commands.
 {% if step %}
 Your task is to: {{ task }}.
-You have taken {{ step }} actions so far.{% if history %} The last {{ history | length }}, each after what you saw:
-
+You have taken {{ step }} actions so far.
+{% if history %}
+The last {{ history | length }}, each after what you saw:
 {% for turn in history %}
 - Observation: {{ turn.observation }}
   Action: {{ turn.action }}
-{% endfor %}{% else %}
-
+{% endfor %}
 {% endif %}
 {% endif %}
 Now you see: {{ observation }}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rllib_gigpo.env_adapters.household.layouts import RECEPTACLES
+from rllib_gigpo.env_adapters.demonstrations import Turn
 from rllib_gigpo.env_adapters.household.room import Room
 
 
@@ -20,7 +20,7 @@ def expert_actions(room: Room) -> list[str]:
         return [f"put {room.held} in {room.place}"]
     if wanted in room.visible:
         return [f"take {wanted} from {room.place}"]
-    elsewhere = [receptacle for receptacle in RECEPTACLES if receptacle != room.place]
+    elsewhere = [receptacle for receptacle in room.layout.receptacles if receptacle != room.place]
     unchecked = [receptacle for receptacle in elsewhere if receptacle not in room.checked]
     return [f"go to {receptacle}" for receptacle in unchecked or elsewhere]
 
@@ -40,3 +40,16 @@ def thought(room: Room) -> str:
     """
     where, destination = situation(room)
     return f"The {room.layout.object_to_put} is {where}, the {room.layout.destination} {destination}."
+
+
+def turn_in(room: Room, *, observation: str, task: str, step: int) -> Turn:
+    """A turn of whoever acts in `room`, for demonstrations."""
+    return Turn(
+        observation=observation,
+        task=task,
+        step=step,
+        thought=thought(room),
+        situation=situation(room),
+        expert_actions=expert_actions(room),
+        possible_actions=room.commands(),
+    )

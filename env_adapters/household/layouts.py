@@ -15,11 +15,19 @@ _STREAM = 0x686F7573
 
 
 class Layout(NamedTuple):
-    """A task: which receptacle holds each object at first, and which of them is to be put where."""
+    """A task in a room.
+
+    Attributes:
+        receptacle_of: Which receptacle holds each object at first.
+        object_to_put: The one of them that is to be put somewhere else.
+        destination: The receptacle where it is to be put.
+        receptacles: All receptacles of the room.
+    """
 
     receptacle_of: dict[str, str]
     object_to_put: str
     destination: str
+    receptacles: tuple[str, ...] = RECEPTACLES
 
 
 def layout_of_task(task: int, *, num_objects: int) -> Layout:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rllib_gigpo.env_adapters.household.layouts import OBJECTS, OPENABLE, RECEPTACLES, Layout
+from rllib_gigpo.env_adapters.household.layouts import OBJECTS, OPENABLE, Layout
 
 
 class Room:
@@ -38,11 +38,15 @@ class Room:
         """The objects that the agent sees, in the order of `OBJECTS`."""
         if self.place is None or self.is_closed:
             return []
-        return [name for name in OBJECTS if self._receptacle_of.get(name) == self.place]
+        return self.contents(self.place)
+
+    def contents(self, receptacle: str) -> list[str]:
+        """What lies in a receptacle, seen or not, in the order of `OBJECTS`."""
+        return [name for name in OBJECTS if self._receptacle_of.get(name) == receptacle]
 
     def commands(self) -> list[str]:
         """Everything that can be done now."""
-        going = [f"go to {receptacle}" for receptacle in RECEPTACLES if receptacle != self.place]
+        going = [f"go to {receptacle}" for receptacle in self.layout.receptacles if receptacle != self.place]
         if self.place is None:
             return going
         if self.is_closed:

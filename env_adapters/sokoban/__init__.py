@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 from rllib_gigpo.agent_formats import AgentFormat, OneOf
 from rllib_gigpo.environment_entry import EnvironmentEntry
 
@@ -20,4 +23,8 @@ SOKOBAN = EnvironmentEntry(
     name="Sokoban",
     entry_point="rllib_gigpo.env_adapters.sokoban.sokoban:Sokoban",
     agent_format=AgentFormat(prompt_template=SOKOBAN_PROMPT, response_parser=OneOf(("up", "down", "left", "right"))),
+    embedded_model=Path(__file__).parent / "embedded_models" / "sokoban",
 )
+
+# `env_config` of the levels that the embedded model was warmed up on; it knows no others.
+EASY_LEVELS: dict[str, Any] = {"min_solution_length": 4, "max_solution_length": 6, "max_steps": 8}

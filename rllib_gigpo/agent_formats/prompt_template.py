@@ -131,7 +131,6 @@ def _is_history(expression: nodes.Node) -> bool:
 def _refuse_none(value: Any) -> Any:
     if value is None:
         raise ValueError(
-            "prompt_template prints a value that this environment does not give (None); "
-            "put it inside {% if ... %}, or leave it out"
+            "it prints a value that this environment does not give (None); put it inside {% if ... %}, or leave it out"
         )
     return value

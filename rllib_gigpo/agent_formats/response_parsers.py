@@ -79,7 +79,8 @@ def parse(parser: ResponseParser, text: str) -> ParsedResponse:
     """What `parser` makes of `text`.
 
     Raises:
-        ResponseParserError: It raises, or returns something else than a ParsedResponse with a str as its action.
+        ResponseParserError: It raises, or returns something else than a ParsedResponse with a str as its action, and a
+            reason where it is invalid.
     """
     name = getattr(parser, "__qualname__", parser)
     shown = repr(text if len(text) <= 80 else f"{text[:80]}…")
@@ -94,6 +95,13 @@ def parse(parser: ResponseParser, text: str) -> ParsedResponse:
         raise ResponseParserError(
             f"response_parser={name!r} returned {parsed!r} for the response {shown}; it must return a ParsedResponse "
             "with a str as its action"
+        )
+    if not isinstance(parsed.is_valid, bool) or not (
+        parsed.is_valid or (isinstance(parsed.reason, str) and parsed.reason)
+    ):
+        raise ResponseParserError(
+            f"response_parser={name!r} returned {parsed!r} for the response {shown}; is_valid must be True, or False "
+            "with a word as its reason"
         )
     return parsed
 

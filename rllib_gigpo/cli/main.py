@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 import rllib_gigpo
+from rllib_gigpo.cli.doctor import doctor_app
 from rllib_gigpo.cli.evaluate import evaluate
 from rllib_gigpo.cli.example import example_app
 from rllib_gigpo.cli.export import export
@@ -25,6 +26,7 @@ app.add_typer(train_app, name="train")
 app.add_typer(example_app, name="example")
 app.command("evaluate", cls=EvaluateCommand)(evaluate)
 app.command("export")(export)
+app.add_typer(doctor_app, name="doctor")
 
 
 def _print_version(wanted: bool) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from jinja2 import TemplateError
 from ray.rllib.connectors.connector_v2 import ConnectorV2
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
@@ -90,6 +89,6 @@ class PromptBuilder(ConnectorV2):
                 task=info.get("task_description"),
                 admissible_actions=info.get(ADMISSIBLE_ACTIONS),
             )
-        except TemplateError as error:
+        except Exception as error:  # a template computes: it may divide by zero, or ask for a file
             raise ValueError(f"prompt_template cannot be rendered at step {len(episode)}: {error}") from error
         return encode_prompt(tokenizer, message)

@@ -1,25 +1,93 @@
-"""The environments of one runner: created when first needed, lent to one trajectory at a time, replaced when broken."""
+"""The environments of one runner, lent to one trajectory at a time, and the pool that holds them in its own process."""
 
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import gymnasium as gym
-from ray.rllib.env.multi_agent_env import MultiAgentEnv
+
+from rllib_gigpo.env_runners.environment_worker import EnvironmentDescription, checked, described
 
 logger = logging.getLogger(__name__)
 
 
-class EnvironmentPool:
+class LentEnvironment(Protocol):
+    """An environment that nobody else uses; a `gymnasium.Env` or RLlib's `MultiAgentEnv`, wherever it runs."""
+
+    async def reset(self, *, seed: int, options: dict[str, Any]) -> Any:
+        """What the environment's `reset` returns; raises what it raises, or why it could not be asked."""
+        ...
+
+    async def step(self, action: Any) -> Any:
+        """What the environment's `step` returns; raises as `reset` does."""
+        ...
+
+
+class EnvironmentPool(ABC):
     """Lends environments.
 
     It stands where RLlib's env runner keeps its vector environment, so it carries that one's attributes.
 
     Args:
+        num_envs: How many may be lent at once.
+        description: What its environments are like.
+    """
+
+    def __init__(self, num_envs: int, description: EnvironmentDescription):
+        self.num_envs = num_envs
+        self.single_observation_space = self.observation_space = description.observation_space
+        self.single_action_space = self.action_space = description.action_space
+        self.is_multi_agent = description.possible_agents is not None
+        self.possible_agents: list[Any] = description.possible_agents or []
+
+    @property
+    def unwrapped(self) -> EnvironmentPool:
+        return self
+
+    @abstractmethod
+    async def acquire(self) -> LentEnvironment:
+        """An environment that nobody else uses; give it back with `release` or `discard`. Raises why there is none."""
+
+    @abstractmethod
+    def release(self, env: LentEnvironment) -> None:
+        """Gives back an environment that works."""
+
+    @abstractmethod
+    def discard(self, env: LentEnvironment) -> None:
+        """Gives back an environment that failed: it is closed and never lent again."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Closes the environments."""
+
+    def take_counts(self) -> Counter[str]:
+        """What was counted since the last call."""
+        return Counter()
+
+
+class InlineEnvironment:
+    """A `LentEnvironment` that runs where it is called; nothing else goes on meanwhile."""
+
+    def __init__(self, env: gym.Env):
+        self.env = env
+
+    async def reset(self, *, seed: int, options: dict[str, Any]) -> Any:
+        return self.env.reset(seed=seed, options=options)
+
+    async def step(self, action: Any) -> Any:
+        return self.env.step(action)
+
+
+class InlinePool(EnvironmentPool):
+    """Holds environments in this process, created when first needed.
+
+    Args:
         create: Makes one environment.
-        num_envs: How many may be alive at once.
+        num_envs: How many may be lent at once.
 
     Raises:
         TypeError: `create` does not return a `gymnasium.Env`.
@@ -27,41 +95,25 @@ class EnvironmentPool:
 
     def __init__(self, create: Callable[[], gym.Env], num_envs: int):
         self._create = create
-        self.num_envs = num_envs
-        first = self._checked(create())
-        self._idle: list[gym.Env] = [first]
-        self.single_observation_space = self.observation_space = first.observation_space
-        self.single_action_space = self.action_space = first.action_space
-        unwrapped: Any = first.unwrapped
-        self.is_multi_agent = isinstance(unwrapped, MultiAgentEnv)
-        self.possible_agents: list[Any] = list(unwrapped.possible_agents) if self.is_multi_agent else []
+        first = checked(create())
+        self._idle: list[InlineEnvironment] = [InlineEnvironment(first)]
+        super().__init__(num_envs, described(first))
 
-    @property
-    def unwrapped(self) -> EnvironmentPool:
-        return self
+    async def acquire(self) -> InlineEnvironment:
+        return self._idle.pop() if self._idle else InlineEnvironment(checked(self._create()))
 
-    def acquire(self) -> gym.Env:
-        """An environment that nobody else uses; give it back with `release` or `discard`."""
-        return self._idle.pop() if self._idle else self._checked(self._create())
-
-    def release(self, env: gym.Env) -> None:
-        """Gives back an environment that works."""
+    def release(self, env: LentEnvironment) -> None:
+        assert isinstance(env, InlineEnvironment)
         self._idle.append(env)
 
-    def discard(self, env: gym.Env) -> None:
-        """Gives back an environment that failed: it is closed and never lent again."""
+    def discard(self, env: LentEnvironment) -> None:
+        assert isinstance(env, InlineEnvironment)
         try:
-            env.close()
+            env.env.close()
         except Exception:
             logger.warning("closing a failed environment failed as well", exc_info=True)
 
     def close(self) -> None:
         """Closes the idle environments."""
         while self._idle:
-            self._idle.pop().close()
-
-    @staticmethod
-    def _checked(env: gym.Env) -> gym.Env:
-        if not isinstance(env, gym.Env):
-            raise TypeError(f"the environment creator returned a {type(env).__name__}; it must return a gymnasium.Env")
-        return env
+            self._idle.pop().env.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from importlib import import_module
 from typing import Any
 
 import gymnasium as gym
@@ -19,12 +18,14 @@ from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.utils.annotations import override
 from ray.rllib.utils.metrics import SAMPLE_TIMER, WEIGHTS_SEQ_NO
 from ray.rllib.utils.typing import StateDict
-from ray.tune.registry import ENV_CREATOR, _global_registry
 
-from rllib_gigpo.env_runners.environment_pool import EnvironmentPool
+from rllib_gigpo.env_runners.environment_pool import EnvironmentPool, InlinePool
+from rllib_gigpo.env_runners.environment_worker import CreatorContext
 from rllib_gigpo.env_runners.group_rollout import GroupRollout
 from rllib_gigpo.env_runners.rollout_plan import RolloutPlan
 from rllib_gigpo.env_runners.runner_answers import Rollout, RunnerFailure, ServedWeights
+from rllib_gigpo.env_runners.worker_pool import WorkerLimits, WorkerPool
+from rllib_gigpo.environments import environment_creator
 from rllib_gigpo.inference.hf_engine import HFEngine
 
 
@@ -53,11 +54,22 @@ class GroupEnvRunner(SingleAgentEnvRunner):
     def make_env(self) -> None:
         if self.env is not None:
             self.env.close()
-        context = EnvContext(self.config.env_config, worker_index=self.worker_index or 0, num_workers=self.num_workers)
-        create = _environment_creator(self.config.env)
-        self.num_envs = self.config.num_envs_per_env_runner
-        self.env = EnvironmentPool(lambda: create(context), self.num_envs)
-        self._check_environment(self.env)
+        config = self.config
+        context = CreatorContext(config.env_config, self.worker_index or 0, self.num_workers)
+        create = environment_creator(config.env)
+        self.num_envs = config.num_envs_per_env_runner
+        if config.env_workers:
+            limits = WorkerLimits(
+                config.env_step_timeout_s, config.env_worker_memory_limit_mb, config.env_worker_max_episodes
+            )
+            self.env = WorkerPool(create, context, self.num_envs, num_workers=config.env_workers, limits=limits)
+        else:
+            self.env = InlinePool(lambda: create(EnvContext(**vars(context))), self.num_envs)
+        try:
+            self._check_environment(self.env)
+        except ValueError:
+            self.env.close()
+            raise
 
     def _check_environment(self, pool: EnvironmentPool) -> None:
         """Raises ValueError where the environment is not for this runner."""
@@ -147,16 +159,3 @@ class GroupEnvRunner(SingleAgentEnvRunner):
             return getattr(self, method)(**kwargs)
         except Exception as error:
             return RunnerFailure.of_exception(error)
-
-
-def _environment_creator(env: Any) -> Any:
-    """Creator `EnvContext -> gymnasium.Env` of a config's `env`: a registered name, a Gymnasium id, or a class or its
-    path."""
-    if not isinstance(env, str):
-        return env
-    if _global_registry.contains(ENV_CREATOR, env):
-        return _global_registry.get(ENV_CREATOR, env)
-    if env not in gym.registry and "." in env:
-        module, _, name = env.rpartition(".")
-        return getattr(import_module(module), name)
-    return lambda context: gym.make(env, **context)

@@ -10,7 +10,6 @@ from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-import gymnasium as gym
 from ray.rllib.connectors.connector_v2 import ConnectorV2
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
@@ -31,10 +30,11 @@ from rllib_gigpo.connectors.prompts import DROPPED_TURNS
 from rllib_gigpo.connectors.prompts import PROMPT_OVERFLOW as PROMPT_OVERFLOWS
 from rllib_gigpo.env_runners import endings
 from rllib_gigpo.env_runners.environment_answers import check_reset, check_step
-from rllib_gigpo.env_runners.environment_pool import EnvironmentPool
+from rllib_gigpo.env_runners.environment_pool import EnvironmentPool, LentEnvironment
 from rllib_gigpo.env_runners.member import Member, SingleAgentMember
 from rllib_gigpo.env_runners.rollout_plan import GroupPlan, RolloutPlan
-from rllib_gigpo.inference.protocol import Generation, GenerationRequest, RolloutEngine
+from rllib_gigpo.env_runners.worker_process import EnvironmentFailure
+from rllib_gigpo.inference.protocol import Generation, GenerationRequest, InferenceClient, RolloutEngine
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -102,6 +102,7 @@ class GroupRollout:
     def take_counts(self) -> Counter[str]:
         """What was counted since the last call."""
         counts, self._counts = self._counts, Counter()
+        counts.update(self._pool.take_counts())
         return counts
 
     async def _roll_out(self, plan: RolloutPlan) -> dict[int, list[Member]]:
@@ -110,39 +111,73 @@ class GroupRollout:
 
         async def run_groups(group: GroupPlan, members: list[Member]) -> None:
             while True:
-                await asyncio.gather(*(self._play(member, plan) for member in members))
+                successor = await self._play_group(members, plan, waiting)
                 finished[group.group_id] = members
-                if not waiting:
+                if successor is None:
                     return
-                group = waiting.popleft()
-                members = self._start_group(group, plan)
+                group, place = successor
+                async with place:
+                    members = await self._start_group(group, plan)
 
         # All first groups start before anyone plays: a batching engine must know of every client before the first asks.
         num_at_once = min(len(waiting), self._pool.num_envs // plan.group_size)
-        first = [(group, self._start_group(group, plan)) for group in (waiting.popleft() for _ in range(num_at_once))]
-        await asyncio.gather(*(run_groups(group, members) for group, members in first))
+        groups = [waiting.popleft() for _ in range(num_at_once)]
+        first = await asyncio.gather(*(self._start_group(group, plan) for group in groups))
+        await asyncio.gather(*(run_groups(group, members) for group, members in zip(groups, first, strict=True)))
         return finished
 
-    def _start_group(self, group: GroupPlan, plan: RolloutPlan) -> list[Member]:
-        """Resets the members of a group; those that fail, or do not start where the others do, leave it."""
-        members = []
-        for index in range(plan.group_size):
-            env = self._pool.acquire()
-            try:
-                member = self._reset(group, index, env)
-            except Exception as failure:
-                self._count_env_failure(group, index, failure)
-                self._pool.discard(env)
-                continue
-            members.append(member)
-        members = self._with_equal_start(members)
+    async def _play_group(
+        self, members: list[Member], plan: RolloutPlan, waiting: deque[GroupPlan]
+    ) -> tuple[GroupPlan, InferenceClient] | None:
+        """Plays all members to their ends.
+
+        Returns:
+            The group of `waiting` that takes their place, with a client that keeps a batching engine waiting while it
+            starts; None where none is left. Without that client, what is sampled together would depend on how long
+            environments take.
+        """
+        playing = len(members)
+
+        def successor() -> tuple[GroupPlan, InferenceClient] | None:
+            return (waiting.popleft(), self._engine.client()) if waiting else None
+
+        async def play(member: Member) -> tuple[GroupPlan, InferenceClient] | None:
+            nonlocal playing
+            # Open all the time, so that an engine waits for the member also between two steps.
+            async with member.client:
+                await self._play(member, plan)
+                playing -= 1
+                return None if playing else successor()
+
+        if not members:
+            return successor()
+        found = await asyncio.gather(*(play(member) for member in members))
+        return next((one for one in found if one is not None), None)
+
+    async def _start_group(self, group: GroupPlan, plan: RolloutPlan) -> list[Member]:
+        """Starts the members of a group; those that fail, or do not start where the others do, leave it."""
+        started = await asyncio.gather(*(self._start(group, index) for index in range(plan.group_size)))
+        members = self._with_equal_start([member for member in started if member is not None])
         for member in members:
             member.client = self._engine.client()
         return members
 
-    def _reset(self, group: GroupPlan, index: int, env: gym.Env) -> Member:
+    async def _start(self, group: GroupPlan, index: int) -> Member | None:
+        """A member that has been started, or None where that failed."""
+        env, member = None, None
+        try:
+            env = await self._pool.acquire()
+            member = await self._reset(group, index, env)
+        except Exception as failure:
+            self._count_env_failure(group, index, failure)
+        finally:  # also where the rollout is cancelled
+            if member is None and env is not None:
+                self._pool.discard(env)
+        return member
+
+    async def _reset(self, group: GroupPlan, index: int, env: LentEnvironment) -> Member:
         """A member that has been started; raises what its environment raises, or EnvironmentAnswerError."""
-        observation, info = check_reset(env.reset(seed=group.env_seed, options={"task": group.task}))
+        observation, info = check_reset(await env.reset(seed=group.env_seed, options={"task": group.task}))
         return SingleAgentMember(group, index, env, observation, info)
 
     def _with_equal_start(self, members: list[Member]) -> list[Member]:
@@ -169,27 +204,28 @@ class GroupRollout:
         """Plays a member to its end, and gives its environment back."""
         assert isinstance(member, SingleAgentMember)
         try:
-            async with member.client as client:
-                while member.ending is None:
-                    prompt_ids = self._prompt(member.episode, member.shared_data, self._rl_module, plan)
-                    if prompt_ids is None:
-                        self._end_by_overflow(member)
-                        break
-                    request = GenerationRequest(
-                        prompt_ids=prompt_ids,
-                        seed=member.group.request_seed(member.index, len(member.episode)),
-                        sampling=plan.sampling,
-                        order=(member.group.group_id, member.index),
-                    )
-                    self._step(member, plan, prompt_ids, await client.generate(request))
+            while member.ending is None:
+                prompt_ids = self._prompt(member.episode, member.shared_data, self._rl_module, plan)
+                if prompt_ids is None:
+                    self._end_by_overflow(member)
+                    break
+                request = GenerationRequest(
+                    prompt_ids=prompt_ids,
+                    seed=member.group.request_seed(member.index, len(member.episode)),
+                    sampling=plan.sampling,
+                    order=(member.group.group_id, member.index),
+                )
+                await self._step(member, plan, prompt_ids, await member.client.generate(request))
         finally:
             self._give_back(member)
 
-    def _step(self, member: SingleAgentMember, plan: RolloutPlan, prompt_ids: Any, generation: Generation) -> None:
+    async def _step(
+        self, member: SingleAgentMember, plan: RolloutPlan, prompt_ids: Any, generation: Generation
+    ) -> None:
         """Gives the response's action to the environment and records the step."""
         parsed = self._parsed(member.episode, member.shared_data, self._rl_module, plan, generation)
         try:
-            observation, reward, terminated, truncated, info = check_step(member.env.step(parsed.action))
+            observation, reward, terminated, truncated, info = check_step(await member.env.step(parsed.action))
         except Exception as failure:
             self._fail(member, failure)
             return
@@ -286,7 +322,8 @@ class GroupRollout:
         self._counts[f"endings/{endings.PROMPT_OVERFLOW}"] += 1
 
     def _count_env_failure(self, group: GroupPlan, index: int, failure: Exception) -> None:
-        cause = f"{FAILURE_CAUSES}/{type(failure).__name__}"
+        name = failure.cause if isinstance(failure, EnvironmentFailure) else type(failure).__name__
+        cause = f"{FAILURE_CAUSES}/{name}"
         self._counts[f"endings/{endings.ENV_FAILURE}"] += 1
         self._counts[cause] += 1
         self.last_failure = "".join(traceback.format_exception(failure))

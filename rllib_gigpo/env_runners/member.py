@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from typing import Any
 
-import gymnasium as gym
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
 from rllib_gigpo.columns import GROUP_ID, MEMBER, TASK
+from rllib_gigpo.env_runners.environment_pool import LentEnvironment
 from rllib_gigpo.env_runners.rollout_plan import GroupPlan
 from rllib_gigpo.inference.protocol import InferenceClient
 
@@ -27,7 +27,7 @@ class Member(ABC):
 
     client: InferenceClient
 
-    def __init__(self, group: GroupPlan, index: int, env: gym.Env):
+    def __init__(self, group: GroupPlan, index: int, env: LentEnvironment):
         self.group = group
         self.index = index
         self.env = env
@@ -55,7 +55,7 @@ class SingleAgentMember(Member):
         observation, info: What the environment's `reset` returned.
     """
 
-    def __init__(self, group: GroupPlan, index: int, env: gym.Env, observation: str, info: dict[str, Any]):
+    def __init__(self, group: GroupPlan, index: int, env: LentEnvironment, observation: str, info: dict[str, Any]):
         super().__init__(group, index, env)
         self.episode = SingleAgentEpisode()
         self.episode.add_env_reset(observation, {**info, **self.marks()})

@@ -6,12 +6,12 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ray.rllib.env.multi_agent_env import MultiAgentEnv
 from ray.rllib.env.multi_agent_episode import MultiAgentEpisode
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
 from rllib_gigpo.columns import ENDING, ENTERED_AT, ENV_STEPS, WON
 from rllib_gigpo.env_runners import endings
+from rllib_gigpo.env_runners.environment_pool import LentEnvironment
 from rllib_gigpo.env_runners.member import Member
 from rllib_gigpo.env_runners.multi_agent_answers import MultiAgentStart, MultiAgentStep
 from rllib_gigpo.env_runners.policy_mapping import PolicyMapping
@@ -74,13 +74,11 @@ class MultiAgentMember(Member):
         policy_mapping: From agents to modules; asked once for each agent that enters.
     """
 
-    env: MultiAgentEnv
-
     def __init__(
         self,
         group: GroupPlan,
         index: int,
-        env: MultiAgentEnv,
+        env: LentEnvironment,
         *,
         start: MultiAgentStart,
         possible_agents: Sequence[str],

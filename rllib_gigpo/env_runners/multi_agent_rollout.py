@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
-import gymnasium as gym
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
 from rllib_gigpo.env_runners import endings
 from rllib_gigpo.env_runners.agent_metrics import silent_trajectories
 from rllib_gigpo.env_runners.environment_answers import EnvironmentAnswerError
+from rllib_gigpo.env_runners.environment_pool import LentEnvironment
 from rllib_gigpo.env_runners.group_rollout import GroupRollout
 from rllib_gigpo.env_runners.member import Member
 from rllib_gigpo.env_runners.multi_agent_answers import check_multi_agent_reset, check_multi_agent_step
@@ -53,8 +53,8 @@ class MultiAgentGroupRollout(GroupRollout):
         self._rl_modules = rl_modules
         self._policy_mapping = policy_mapping
 
-    def _reset(self, group: GroupPlan, index: int, env: gym.Env) -> Member:
-        answer = env.reset(seed=group.env_seed, options={"task": group.task})
+    async def _reset(self, group: GroupPlan, index: int, env: LentEnvironment) -> Member:
+        answer = await env.reset(seed=group.env_seed, options={"task": group.task})
         return MultiAgentMember(
             group,
             index,
@@ -68,17 +68,15 @@ class MultiAgentGroupRollout(GroupRollout):
         assert isinstance(member, MultiAgentMember)
         try:
             member.begin()
-            # This client is open all the time, so that an engine waits for the member also between two steps.
-            async with member.client:
-                while member.ending is None:
-                    prompts = self._prompts(member, plan)
-                    if prompts is None:
-                        self._count_overflow(member, member.env_steps)
-                        member.end(endings.PROMPT_OVERFLOW)
-                        break
-                    requests = [self._request(member, plan, agent_id, prompts[agent_id]) for agent_id in prompts]
-                    generations = await self._generate(member, requests)
-                    self._step_all(member, plan, prompts, dict(zip(prompts, generations, strict=True)))
+            while member.ending is None:
+                prompts = self._prompts(member, plan)
+                if prompts is None:
+                    self._count_overflow(member, member.env_steps)
+                    member.end(endings.PROMPT_OVERFLOW)
+                    break
+                requests = [self._request(member, plan, agent_id, prompts[agent_id]) for agent_id in prompts]
+                generations = await self._generate(member, requests)
+                await self._step_all(member, plan, prompts, dict(zip(prompts, generations, strict=True)))
         finally:
             self._counts[REWARDS_WITHOUT_ACT] += member.rewards_without_act
             self._give_back(member)
@@ -113,7 +111,7 @@ class MultiAgentGroupRollout(GroupRollout):
             clients = [member.client, *others]
             return await asyncio.gather(*(c.generate(request) for c, request in zip(clients, requests, strict=True)))
 
-    def _step_all(
+    async def _step_all(
         self,
         member: MultiAgentMember,
         plan: RolloutPlan,
@@ -127,7 +125,7 @@ class MultiAgentGroupRollout(GroupRollout):
             rl_module = self._rl_modules[agent.module_id]
             parsed[agent_id] = self._parsed(agent.episode, agent.shared_data, rl_module, plan, generation)
         try:
-            answer = member.env.step({agent_id: one.action for agent_id, one in parsed.items()})
+            answer = await member.env.step({agent_id: one.action for agent_id, one in parsed.items()})
             step = check_multi_agent_step(answer, self._possible_agents, member.ended)
             if member.nobody_acts(step):
                 raise EnvironmentAnswerError("step() returned no observations and no ending, so nobody can act")

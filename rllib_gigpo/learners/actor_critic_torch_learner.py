@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 import torch.distributed
+from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 from ray.rllib.utils.annotations import override
@@ -47,6 +48,13 @@ class ActorCriticTorchLearner(GroupPolicyTorchLearner):
     def learning_rate(self, module_id: str) -> Any:
         return self.config.critic_lr if self._is_critic(module_id) else super().learning_rate(module_id)
 
+    @override(GroupPolicyTorchLearner)
+    def configure_optimizers_for_module(self, module_id: str, config: AlgorithmConfig | None = None) -> None:
+        policy_of = {critic_id(policy_id): policy_id for policy_id in self.policy_ids()}
+        if module_id in policy_of:
+            config = self.config.get_config_for_module(policy_of[module_id])
+        super().configure_optimizers_for_module(module_id, config)
+
     @override(TorchLearner)
     def _update(self, batch: Mapping[str, TokenRows], **kwargs: Any) -> tuple[dict, dict[str, float], dict]:
         answer = super()._update(batch, **kwargs)
@@ -70,7 +78,8 @@ class ActorCriticTorchLearner(GroupPolicyTorchLearner):
 
     def _update_critic(self, policy_id: str, rows: TokenRows) -> None:
         """Takes the critic's optimizer step of one mini-batch, or skips it on every learner alike."""
-        if rows.values is None or rows.value_targets is None:
+        # There are no rows of a module that acted for nobody.
+        if len(rows) and (rows.values is None or rows.value_targets is None):
             missing = "values" if rows.values is None else "value_targets"
             raise ValueError(f"the rows of {policy_id} have no {missing}, from which its critic learns")
         config, module = self.config.get_config_for_module(policy_id), self.module[critic_id(policy_id)]

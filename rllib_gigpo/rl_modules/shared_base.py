@@ -10,13 +10,15 @@ from ray.rllib.core.rl_module.rl_module import RLModule
 from ray.rllib.utils.annotations import override
 
 from rllib_gigpo.rl_modules.causal_lm_rl_module import ATTN_IMPLEMENTATION, DTYPE, LORA, MODEL_PATH
+from rllib_gigpo.rl_modules.critic_rl_module import CriticRLModule
 from rllib_gigpo.rl_modules.lora import is_adapter_weight
 
 
 class SharedBaseMultiRLModule(MultiRLModule):
-    """A `MultiRLModule` whose modules with a LoRA adapter share the base model where that is the same.
+    """A `MultiRLModule` whose modules with a LoRA adapter share the base model where that is the same: policies with
+    policies, critics with critics.
 
-    While it is set up, the base model is in memory twice.
+    While it is set up, the base model is in memory once more.
     """
 
     @override(MultiRLModule)
@@ -27,7 +29,7 @@ class SharedBaseMultiRLModule(MultiRLModule):
             module = spec.build()
             base = _base_model(module)
             if base is not None and (first := first_with.setdefault(base, module)) is not module:
-                share_base_weights(first.lm, module.lm)
+                share_base_weights(_network(first), _network(module))
             self._rl_modules[module_id] = module
         self.framework = "torch"
 
@@ -42,6 +44,12 @@ def share_base_weights(owner: torch.nn.Module, other: torch.nn.Module) -> None:
             other.get_submodule(layer).register_parameter(leaf, weights[_base_name(name)])
 
 
+def _network(module: RLModule) -> torch.nn.Module:
+    """What of a module has the adapter: the body of a critic, else the whole language model."""
+    network: torch.nn.Module = module.body if isinstance(module, CriticRLModule) else module.lm
+    return network
+
+
 def _base_name(name: str) -> str:
     """The name that a weight has without an adapter, whichever layers that goes to."""
     return name.replace(".base_layer.", ".")
@@ -52,4 +60,4 @@ def _base_model(module: RLModule) -> Hashable | None:
     config = module.model_config
     if not isinstance(config, dict) or not config.get(LORA):
         return None
-    return config[MODEL_PATH], config.get(DTYPE), config.get(ATTN_IMPLEMENTATION)
+    return isinstance(module, CriticRLModule), config[MODEL_PATH], config.get(DTYPE), config.get(ATTN_IMPLEMENTATION)

@@ -313,7 +313,7 @@ def test_prompts_hold_the_task_once_and_the_history() -> None:
     assert first.count(task) == 1 and "one of these: go to desk 1, look\n" in first
     later = {"observation": "You see a mug.", "step": 3, "task": task, "admissible_actions": actions}
     text = unlisted.render(history=(Turn("a", "look"), Turn("b", "go to desk 1")), **later)
-    assert text.count(task) == 1 and "taken 3 actions so far. The last 2" in text
+    assert text.count(task) == 1 and "taken 3 actions so far.\nThe last 2, each" in text
     assert "- Observation: b\n  Action: go to desk 1\nNow you see: You see a mug.\nCommands: go to R" in text
     assert "taken 3 actions so far.\nNow you see" in listed.render(history=(), **later)
 

@@ -46,14 +46,21 @@ def test_a_response_parser_that_does_wrong_is_named(does_wrong, message):
     algo.stop()
 
 
-def test_a_template_that_cannot_be_rendered_is_named():
-    # What no environment gives is found only when it is asked for.
-    algo = small_config().agent_format(prompt_template="{{ task }} {{ observation }}").build_algo()
-    with pytest.raises(ValueError, match="prompt_template prints a value that this environment does not give"):
-        algo.training_step()
-    algo.stop()
-    algo = small_config().agent_format(prompt_template="{{ observation.lines }}").build_algo()
-    with pytest.raises(ValueError, match="prompt_template cannot be rendered at step 0: 'str object' has no attribute"):
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        # What no environment gives is found only when it is asked for.
+        (
+            "{{ task }} {{ observation }}",
+            "cannot be rendered at step 0: it prints a value that this environment does not give",
+        ),
+        ("{{ observation.lines }}", "cannot be rendered at step 0: 'str object' has no attribute"),
+        ("{{ observation }} {{ 1 / step }}", "cannot be rendered at step 0: division by zero"),
+    ],
+)
+def test_a_template_that_cannot_be_rendered_is_named(template, message):
+    algo = small_config().agent_format(prompt_template=template).build_algo()
+    with pytest.raises(ValueError, match=f"prompt_template {message}"):
         algo.training_step()
     algo.stop()
 

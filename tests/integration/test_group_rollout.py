@@ -11,7 +11,7 @@ from gymnasium import spaces
 from rllib_gigpo.algorithms.gigpo.gigpo import GiGPOConfig
 from rllib_gigpo.columns import ENDING, GROUP_ID, INVALID_REASON, IS_ACTION_VALID, MEMBER, PROMPT_IDS, RESPONSE_IDS
 from rllib_gigpo.env_adapters import embedded_model_path
-from rllib_gigpo.env_runners.environment_pool import EnvironmentPool
+from rllib_gigpo.env_runners.environment_pool import InlinePool
 from rllib_gigpo.env_runners.group_rollout import GroupRollout
 from rllib_gigpo.env_runners.rollout_plan import GroupPlan, RolloutPlan
 from rllib_gigpo.inference.hf_engine import HFEngine
@@ -50,7 +50,7 @@ def module() -> CausalLMRLModule:
 
 def rollout_of(module, create, *, num_envs=16, max_prompt_tokens=160) -> GroupRollout:
     config = GiGPOConfig().environment("EZPoints").generation(max_prompt_tokens=max_prompt_tokens)
-    pool = EnvironmentPool(create, num_envs)
+    pool = InlinePool(create, num_envs)
     return GroupRollout(
         pool=pool,
         engine=HFEngine(module.lm, module.tokenizer),

@@ -270,6 +270,22 @@ def test_adapters_share_one_base_model_and_learn_apart(model: Path, build: Any, 
     restored.stop()
 
 
+class OnlyAnnIsRewarded(TwoAgents):
+    def step(self, actions: dict[str, str]) -> Any:
+        observations, rewards, *endings = super().step(actions)
+        return observations, {"ann": rewards.get("ann", 0.0)}, *endings
+
+
+@pytest.mark.parametrize(("to_train", "kept"), [(["ANN", "BOB"], 2), (["ANN"], 2), (["BOB"], 0)])
+def test_dynamic_sampling_looks_for_signal_where_a_module_learns(
+    model: Path, build: Any, to_train: list[str], kept: int
+) -> None:
+    config = two_agent_config(model).environment(OnlyAnnIsRewarded).multi_agent(policies_to_train=to_train)
+    results = build(config.training(dynamic_sampling=True, max_sampling_rounds=4)).train()["rollout_groups"]
+    assert results["missing_groups"] == 2 - kept
+    assert results["groups_without_signal"] == results["sampled_groups"] - results["surplus_groups"] - kept
+
+
 # --- Checkpoints, exports, evaluation.
 
 

@@ -67,6 +67,10 @@ class ChangingNames(MultiAgentEnv):
             r"\['X'\]: there is no such module.*\['ANN', 'BOB'\]",
         ),
         (
+            lambda c: c.rl_module(algorithm_config_overrides_per_module={"BOB": 5}),
+            r"\['BOB'\]=5 must be a dict",
+        ),
+        (
             lambda c: c.rl_module(algorithm_config_overrides_per_module={"BOB": {"group_size": 2}}),
             r"\['BOB'\]: group_size cannot differ between modules.*model_path",
         ),
@@ -102,6 +106,14 @@ def test_what_only_the_environment_tells_is_refused_by_its_runner(
     register_env("anything", create)
     with pytest.raises(ValueError, match=f"(?s){message}"):
         two_agent_config(model, modules=modules).environment("anything").build_algo()
+
+
+def test_a_file_may_name_policies_in_a_list(model: Path) -> None:
+    config = two_agent_config(model).update_from_dict({"policies": ["ANN", "BOB", "EVE"]})
+    config.validate()
+    assert list(config.policies) == ["ANN", "BOB", "EVE"]
+    with pytest.raises(ValueError, match="`policies` must be"):
+        two_agent_config(model).update_from_dict({"policies": "ANN"})
 
 
 def test_a_mapping_that_goes_wrong_later_ends_the_run(model: Path) -> None:

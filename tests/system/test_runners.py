@@ -20,7 +20,8 @@ SHORT = {"max_response_tokens": 16}
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
-    ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False)
+    # Two for the runners that all tests share, two for those of a test.
+    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False)
     yield
     ray.shutdown()
 
@@ -184,5 +185,5 @@ def test_a_runner_that_cannot_start_is_reported_with_its_cause(kill_order: Path)
 
 def test_more_than_the_cluster_has_is_refused_with_what_there_is(kill_order: Path) -> None:
     config = config_of(kill_order, 2).learners(num_learners=2, num_gpus_per_learner=1)
-    with pytest.raises(ValueError, match=r"ask for 2 CPU, 2 GPU, but the cluster has 3 CPU, 0 GPU: not enough GPU"):
+    with pytest.raises(ValueError, match=r"ask for 2 CPU, 2 GPU, but the cluster has 4 CPU, 0 GPU: not enough GPU"):
         config.build_algo()

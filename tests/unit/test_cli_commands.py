@@ -47,7 +47,8 @@ def test_version() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [["train"], ["train", "run"], ["train", "file"], ["evaluate"], ["export"], ["example", "run"]]
+    "command",
+    [["train"], ["train", "run"], ["train", "file"], ["evaluate"], ["export"], ["example", "run"], ["doctor", "env"]],
 )
 def test_every_command_has_help(command: list[str]) -> None:
     result = run(*command, "--help")

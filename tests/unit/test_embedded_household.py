@@ -5,18 +5,18 @@ from __future__ import annotations
 from itertools import islice
 
 import pytest
-import torch
-from safetensors import safe_open
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from rllib_gigpo.agent_formats import PromptTemplate, encode_prompt, think_action
 from rllib_gigpo.env_adapters import embedded_model_path, make_env
+from rllib_gigpo.env_adapters.demonstrations import demonstrations
 from rllib_gigpo.env_adapters.household import HOUSEHOLD
-from rllib_gigpo.env_adapters.household.embedded_household import demonstrations
+from rllib_gigpo.env_adapters.household.embedded_household import game
 from rllib_gigpo.env_adapters.household.expert import situation, thought
 from rllib_gigpo.env_adapters.household.household import Household
 from rllib_gigpo.env_adapters.household.layouts import OBJECTS, RECEPTACLES, Layout
 from rllib_gigpo.env_adapters.household.room import Room
+from tests.embedded_model_cases import assert_nothing_is_lost, assert_small_and_without_pickle, greedy_response
 
 pytestmark = pytest.mark.unit
 
@@ -39,33 +39,21 @@ def test_environment_and_model_are_found_by_name() -> None:
 
 
 def test_the_directory_is_small_and_holds_no_pickle() -> None:
-    files = {path.name: path.stat().st_size for path in DIRECTORY.iterdir()}
-    assert sum(files.values()) < 2_000_000
-    assert set(files) == {
-        "README.md",
-        "chat_template.jinja",
-        "config.json",
-        "generation_config.json",
-        "model.safetensors",
-        "tokenizer.json",
-        "tokenizer_config.json",
-    }
-    with safe_open(DIRECTORY / "model.safetensors", "pt") as weights:
-        assert {weights.get_slice(name).get_dtype() for name in weights.keys()} == {"F32"}  # noqa: SIM118
+    assert_small_and_without_pickle(DIRECTORY)
 
 
 def test_every_name_is_one_token_and_nothing_is_lost(tokenizer: PreTrainedTokenizerBase) -> None:
     for name in (*OBJECTS, *RECEPTACLES):
         assert len(tokenizer.encode(f" {name}", add_special_tokens=False)) == 1
-    for user_message, response in demonstrations(episodes=20, played_by_expert=0.5, seed=7):
-        assert len(encode_prompt(tokenizer, user_message)) < 75
-        for text in (user_message, response):
-            assert tokenizer.decode(tokenizer.encode(text, add_special_tokens=False)) == text
+    rows = list(demonstrations(game, HOUSEHOLD.agent_format, episodes=20, played_by_expert=0.5, seed=7))
+    assert max(len(encode_prompt(tokenizer, user_message)) for user_message, _ in rows) < 75
+    assert_nothing_is_lost(tokenizer, (text for row in rows for text in row))
 
 
 def test_the_task_is_the_last_thing_that_a_prompt_says() -> None:
     # At a constant distance from the response; a tiny model hardly learns to read it anywhere else.
-    for user_message, _ in islice(demonstrations(episodes=1, played_by_expert=1.0, seed=0), 3):
+    rows = demonstrations(game, HOUSEHOLD.agent_format, episodes=1, played_by_expert=1.0, seed=0)
+    for user_message, _ in islice(rows, 3):
         assert user_message.splitlines()[-1].startswith("Task: put ")
 
 
@@ -90,7 +78,8 @@ def test_a_thought_reads_the_situation(commands: list[str], stands: tuple[str, s
 
 def test_demonstrations_repeat_and_hold_no_situation_too_often() -> None:
     def rows(seed: int, **options: int) -> list[tuple[str, str]]:
-        return list(demonstrations(episodes=20, played_by_expert=0.5, shown_by_expert=1.0, seed=seed, **options))
+        shares = {"played_by_expert": 0.5, "shown_by_expert": 1.0}
+        return list(demonstrations(game, HOUSEHOLD.agent_format, episodes=20, seed=seed, **shares, **options))
 
     assert rows(0) == rows(0) != rows(1)
     few = [response for _, response in rows(0, most_per_situation=5)]
@@ -105,9 +94,7 @@ def test_the_model_answers_in_the_environments_format(
     for task in range(8):
         observation, info = env.reset(options={"task": task})
         user_message = prompt.render(observation=observation, history=(), step=0, task=info["task_description"])
-        inputs = torch.from_numpy(encode_prompt(tokenizer, user_message)).long()[None]
-        output = model.generate(inputs, attention_mask=torch.ones_like(inputs), do_sample=False, max_new_tokens=32)
-        response = tokenizer.decode(output[0, inputs.shape[1] :], skip_special_tokens=True)
+        response = greedy_response(model, tokenizer, user_message)
         parsed = think_action(response)
         assert parsed.is_valid and parsed.action in info["admissible_actions"], response
         assert response.startswith(f"<think>{thought(env.room)}</think>")

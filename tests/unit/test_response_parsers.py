@@ -220,6 +220,15 @@ def test_a_parser_that_raises_is_found_out_before_anything_starts() -> None:
         check_parser(lambda text: text)
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [ParsedResponse("", False, None), ParsedResponse("", False, ""), ParsedResponse("", False, 3), ("a", "yes", None)],
+)
+def test_a_parser_must_say_whether_and_why_not(answer: tuple) -> None:
+    with pytest.raises(ResponseParserError, match="is_valid must be True, or False with a word as its reason"):
+        parse(lambda text: ParsedResponse(*answer), "go")
+
+
 def test_what_a_parser_does_wrong_later_is_shown_with_the_response() -> None:
     assert parse(own_parser, "go") == ParsedResponse("go", True, None)
     with pytest.raises(ResponseParserError, match=r"raised IndexError: .* on the response 'g{80}…'"):

@@ -1,0 +1,86 @@
+"""Games played for a language model to imitate: what it would be shown at every turn, and what it is to answer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from rllib_gigpo.agent_formats import AgentFormat, PromptTemplate
+from rllib_gigpo.env_adapters.generated_tasks import TASKS
+
+
+class Turn(NamedTuple):
+    """What a player is shown before an action, and what an expert makes of it.
+
+    Attributes:
+        observation: What the environment shows.
+        task: The `task_description`, or None.
+        step: How many actions the player took before.
+        thought: A correct reading of observation and task that never names the action.
+        situation: How things stand, for `most_per_situation` of `demonstrations`.
+        expert_actions: What an expert does here; several where it cannot know better.
+        possible_actions: Everything that can be done here.
+    """
+
+    observation: str
+    task: str | None
+    step: int
+    thought: str
+    situation: Hashable
+    expert_actions: Sequence[str]
+    possible_actions: Sequence[str]
+
+
+# From a task number to a game: a generator of turns that is sent the action for each.
+Game = Callable[[int], Generator[Turn, str, None]]
+
+
+def demonstrations(
+    game: Game,
+    agent_format: AgentFormat,
+    *,
+    episodes: int,
+    played_by_expert: float,
+    shown_by_expert: float | None = None,
+    most_per_situation: int | None = None,
+    seed: int,
+) -> Iterator[tuple[str, str]]:
+    """User message and response of every turn of `episodes` games.
+
+    An action is an expert's with probability `played_by_expert`, else uniform over the possible ones. The response
+    shows that same action, or, if `shown_by_expert` is given, one drawn anew with that probability.
+
+    With `most_per_situation`, turns in a situation that has come up as often are played but not shown: most of a game
+    may be search, and a model that sees little else learns little else.
+    """
+    rng = np.random.default_rng(seed)
+    prompt = PromptTemplate(agent_format.prompt_template)
+    times: Counter[Hashable] = Counter()
+
+    def choose(turn: Turn, expert_probability: float) -> str:
+        actions = turn.expert_actions if rng.random() < expert_probability else turn.possible_actions
+        return actions[int(rng.integers(len(actions)))]
+
+    for _ in range(episodes):
+        turns = game(int(rng.integers(TASKS)))
+        turn: Turn | None = next(turns)
+        while turn is not None:
+            played = choose(turn, played_by_expert)
+            shown = played if shown_by_expert is None else choose(turn, shown_by_expert)
+            times[turn.situation] += 1
+            if most_per_situation is None or times[turn.situation] <= most_per_situation:
+                user_message = prompt.render(
+                    observation=turn.observation,
+                    history=(),
+                    step=turn.step,
+                    task=turn.task,
+                    admissible_actions=turn.possible_actions,
+                )
+                yield user_message, f"<think>{turn.thought}</think><action>{shown}</action>"
+            try:
+                turn = turns.send(played)
+            except StopIteration:
+                turn = None

@@ -1,0 +1,65 @@
+"""`rllib doctor`: looks for what is wrong before training does."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from rllib_gigpo.cli.errors import FAILURE_EXIT_CODE, reported_errors
+from rllib_gigpo.cli.json_option import json_object
+from rllib_gigpo.cli.quiet_ray import quiet_ray
+
+if TYPE_CHECKING:
+    from rllib_gigpo.env_checks import CheckResult
+
+doctor_app = typer.Typer(help="Look for what is wrong.", no_args_is_help=True, rich_markup_mode=None)
+
+_STYLES = {"pass": "green", "fail": "bold red", "warning": "yellow", "not applicable": "dim", "info": "cyan"}
+
+
+@doctor_app.callback()
+def doctor() -> None:
+    """Look for what is wrong."""
+
+
+@doctor_app.command("env")
+def doctor_env(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="A registered name, a Gymnasium id, or package.module.Class.")
+    ],
+    env_config: Annotated[str, typer.Option(metavar="JSON", help='Like {"max_steps": 8}.')] = "{}",
+    episodes: Annotated[int, typer.Option(min=1, help="Random episodes to play; more find slower leaks.")] = 30,
+    seed: Annotated[int, typer.Option(min=0, help="Of tasks and random actions.")] = 0,
+    max_steps: Annotated[int, typer.Option(min=1, help="An episode that is longer counts as endless.")] = 1000,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of lines.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Tracebacks of errors.")] = False,
+) -> None:
+    """Check an environment against the contract; exit code 1 where it breaks it."""
+    with reported_errors(verbose):
+        quiet_ray(verbose)
+        options = json_object("--env-config", env_config, '{"max_steps": 8}')
+        # Python puts the folder of the command itself there, where no one's environment is.
+        if os.getcwd() not in sys.path:
+            sys.path.insert(0, os.getcwd())
+        from rllib_gigpo.env_checks import check_contract
+
+        results = check_contract(name, options, episodes=episodes, seed=seed, max_steps=max_steps)
+    if as_json:
+        typer.echo(json.dumps([result.as_dict() for result in results], indent=2, ensure_ascii=False))
+    else:
+        _print(results)
+    if any(result.status == "fail" for result in results):
+        raise typer.Exit(FAILURE_EXIT_CODE)
+
+
+def _print(results: list[CheckResult]) -> None:
+    console = Console(soft_wrap=True)
+    for result in results:
+        fix = f" -> {result.fix}" if result.fix else ""
+        line = f"{result.status:<14} {result.name:<25} {result.seen}{fix}"
+        console.print(line, style=_STYLES[result.status], markup=False, highlight=False)
