@@ -78,6 +78,16 @@ SUITES = {
         env_config={"max_steps": 6},
         algorithms={"GRPO": Choice(ratios=("token",)), "GiGPO": Choice(ratios=("token",))},
     ),
+    # On ALFWorld's own engine, which the extra `alfworld` installs.
+    "alfworld": Suite(
+        "ALFWorldTiny",
+        iterations=20,
+        training={**_SHARED, "groups_per_iteration": 8, "num_minibatches": 2, "lr": 5e-4},
+        algorithms={
+            "GRPO": Choice(ratios=("token",), floors=(1.0,)),
+            "GiGPO": Choice(ratios=("token",), floors=(1.0,)),
+        },
+    ),
 }
 
 

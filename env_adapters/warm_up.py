@@ -26,6 +26,7 @@ class WarmUp:
         episodes: Games played for each part.
         rows_per_situation: How many turns of the first part's games may be in one situation.
         donor: Directory of the embedded model whose weights it begins with; None for random ones.
+        vocab_size: Most tokens that the tokenizer may have.
         seed: Of games, initial weights and batches.
     """
 
@@ -37,6 +38,7 @@ class WarmUp:
     episodes: int = 3000
     rows_per_situation: int = 4000
     donor: Path | None = None
+    vocab_size: int = 640
     seed: int = 0
 
 
@@ -62,7 +64,7 @@ def build(directory: Path, game: Game, agent_format: AgentFormat, warm_up: WarmU
             seed=warm_up.seed + 1,
         )
     )
-    tokenizer = build_tokenizer([text for row in weak for text in row])
+    tokenizer = build_tokenizer([text for row in weak for text in row], vocab_size=warm_up.vocab_size)
     if warm_up.donor is None:
         model = build_causal_lm(tokenizer, seed=warm_up.seed)
     else:

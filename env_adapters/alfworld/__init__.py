@@ -51,18 +51,22 @@ ALFWORLD = EnvironmentEntry(
     agent_format=AgentFormat(prompt_template=ALFWORLD_PROMPT, history_length=2),
 )
 
-# Short, and without the observations of the history: the commands tell where the agent has been. The task comes last,
-# at a constant distance from where the answer begins: a tiny model can then copy from it.
-ALFWORLD_TINY_PROMPT = """\
-Reply <think>reason</think><action>command</action>.
-Did: {{ history | map(attribute="action") | join("; ") or "nothing" }}
-{{ observation if step else observation.split("\\n\\n")[0] }}
-Commands: {{ admissible_actions | reject("equalto", "help") | join("; ") }}
-Task: {{ task }}."""
+# Commands that tell nothing new in a room this small, and are not listed in its prompt.
+COMMANDS_LEFT_OUT = ("help", "inventory", "look")
+
+# Short, and without history: the commands tell what is held and where the agent stands, and at first all that the room
+# has. The task comes last, at a constant distance from where the answer begins: a tiny model can then copy from it. It
+# also knows how to answer.
+ALFWORLD_TINY_PROMPT = f"""\
+{{% if step %}}
+{{{{ observation }}}}
+{{% endif %}}
+{{{{ admissible_actions | reject("in", {COMMANDS_LEFT_OUT}) | join("; ") }}}}
+Task: {{{{ task }}}}."""
 
 ALFWORLD_TINY = EnvironmentEntry(
     name="ALFWorldTiny",
     entry_point="rllib_gigpo.env_adapters.alfworld.tiny:ALFWorldTiny",
-    agent_format=AgentFormat(prompt_template=ALFWORLD_TINY_PROMPT, history_length=8),
+    agent_format=AgentFormat(prompt_template=ALFWORLD_TINY_PROMPT),
     embedded_model=Path(__file__).parent / "embedded_models" / "alfworld_tiny",
 )

@@ -1,4 +1,4 @@
-"""An expert at "put a mug in cabinet", who knows no more than what the game has said."""
+"""An expert at "put a mug in cabinet", who knows no more than what the game says at the moment."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ class Expert:
         self.target, self.destination = match[1], match[2]
         self._place: str | None = None  # where the agent stands
         self._held: str | None = None
-        self._looked_into: set[str] = set()
         self._commands = list(commands)
 
     def follow(self, command: str, commands: Sequence[str]) -> None:
@@ -39,8 +38,6 @@ class Expert:
         elif words[0] == "move":
             self._held = None
         self._commands = list(commands)
-        if self._place is not None and not self._is_closed():
-            self._looked_into.add(self._place)
 
     def situation(self) -> tuple[str, str]:
         """Where the object of the task is ("held", "here" or "missing"), and its destination ("here" or "away")."""
@@ -56,25 +53,25 @@ class Expert:
         return f"The {self.target} is {where}, the {self.destination} {destination}."
 
     def actions(self) -> list[str]:
-        """Commands that bring the task nearer: several where one has to guess where to look."""
-        if self.situation()[0] == "held":
+        """Commands that bring the task nearer: several where one has to guess where to look.
+
+        Not in the destination: were the object there, the task would be done.
+        """
+        where, _ = self.situation()
+        if where == "held":
             if not self._at_destination():
                 return self._starting(f"go to {self.destination} ")
             return self._starting("open ") or self._starting("move ")
-        if self._is_closed():
-            return self._starting("open ")
         if self._held is not None:
-            return self._starting("move ") or self._starting("go to ")
-        if takes := self._starting(f"take {self.target} "):
-            return takes
+            return self._starting("open ") or self._starting("move ") or self._starting("go to ")
+        if where == "here":
+            return self._starting(f"take {self.target} ")
         going = self._starting("go to ")
-        return [go for go in going if go.removeprefix("go to ") not in self._looked_into] or going
+        searching = [command for command in going if command.split()[2] != self.destination]
+        return (self._starting("open ") if not self._at_destination() else []) or searching or going
 
     def _at_destination(self) -> bool:
         return self._place is not None and self._place.split()[0] == self.destination
-
-    def _is_closed(self) -> bool:
-        return f"open {self._place}" in self._commands
 
     def _starting(self, start: str) -> list[str]:
         return [command for command in self._commands if command.startswith(start)]

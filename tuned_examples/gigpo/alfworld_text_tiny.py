@@ -1,9 +1,10 @@
-"""GiGPO teaches an embedded tiny language model to put things away in small rooms of ALFWorld, on a CPU.
+"""GiGPO teaches the embedded tiny language model to put things away in small rooms of ALFWorld, on a CPU, in minutes.
 
     pip install "rllib-gigpo[alfworld]"
     rllib train file tuned_examples/gigpo/alfworld_text_tiny.py
 
-The games are played by ALFWorld's own engine, in made-up rooms with four receptacles; each iteration plays 8 of them 8
+The games are played by ALFWorld's own engine, in made-up rooms with three receptacles. The model comes warmed up: it
+writes the response format and reads the situation, and seldom does what the task wants. Each iteration plays 8 rooms 8
 times each. MEASURED
 """
 
@@ -14,28 +15,24 @@ config = (
     GiGPOConfig()
     .environment("ALFWorldTiny")
     .language_model(model_path=str(embedded_model_path("ALFWorldTiny")))
-    .generation(max_prompt_tokens=256, max_response_tokens=40)
+    .generation(max_prompt_tokens=160, max_response_tokens=32)
     .training(
         group_size=8,
         groups_per_iteration=8,
         num_minibatches=2,
-        # Far above what suits a model of billions of parameters: this one has 0.4 million.
+        # Far above what suits a model of billions of parameters: this one has half a million.
         lr=5e-4,
         adam_betas=(0.9, 0.95),
         weight_decay=0.0,
-        # One ratio per response. Averaged over 20 tokens it hardly leaves 1, hence the narrow clip.
-        ratio="sequence",
-        clip_low=0.02,
-        clip_high=0.02,
         # A win is worth 10, an invalid action costs 0.1. Without a floor, a group that differs only in its number of
         # invalid actions would move the weights as much as one in which some members won.
         advantage_std_floor=1.0,
     )
-    .evaluation(evaluation_duration=64)
+    .evaluation(evaluation_duration=128)
     # All in one process: with a model this small, actors cost more than they bring.
     .env_runners(num_env_runners=0)
     .learners(num_learners=0)
     .debugging(seed=0)
 )
 
-stop = {"training_iteration": 30}
+stop = {"training_iteration": 20}
