@@ -54,13 +54,10 @@ ALFWORLD = EnvironmentEntry(
 # Commands that tell nothing new in a room this small, and are not listed in its prompt.
 COMMANDS_LEFT_OUT = ("help", "inventory", "look")
 
-# Short, and without history: the commands tell what is held and where the agent stands, and at first all that the room
-# has. The task comes last, at a constant distance from where the answer begins: a tiny model can then copy from it. It
-# also knows how to answer.
+# Without history, and without what the game has just said: the commands tell what is held, what lies here and where the
+# agent stands. The task comes last, at a constant distance from where the answer begins: a tiny model can then copy from
+# it. It also knows how to answer.
 ALFWORLD_TINY_PROMPT = f"""\
-{{% if step %}}
-{{{{ observation }}}}
-{{% endif %}}
 {{{{ admissible_actions | reject("in", {COMMANDS_LEFT_OUT}) | join("; ") }}}}
 Task: {{{{ task }}}}."""
 
