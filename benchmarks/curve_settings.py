@@ -84,8 +84,8 @@ SUITES = {
         iterations=20,
         training={**_SHARED, "groups_per_iteration": 8, "num_minibatches": 2, "lr": 5e-4},
         algorithms={
-            "GRPO": Choice(ratios=("token",), floors=(1.0,)),
             "GiGPO": Choice(ratios=("token",), floors=(1.0,)),
+            "GRPO": Choice(ratios=("token",), floors=(1.0,)),
         },
     ),
 }
