@@ -2,6 +2,7 @@
 # make test    set up, lint, all tests
 # make lint    set up, then ruff, mypy and import-linter
 # make curves  set up, then the learning curves of docs/results.md: hours on the CPU; takes up where it was stopped
+# make soak    set up, then a thousand episodes and more of every environment, written to docs/soak.md
 # make venv    set up only: .venv with everything but ALFWorld
 # make alfworld  ALFWorld in .venv: its planner is compiled, which takes g++, make and minutes
 #
@@ -16,7 +17,7 @@ BIN := .venv/bin
 STAMP := .venv/.set-up
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: train test lint curves venv alfworld clean
+.PHONY: train test lint curves soak venv alfworld clean
 .DELETE_ON_ERROR:
 
 train: venv
@@ -34,6 +35,9 @@ lint: venv
 curves: venv
 	$(BIN)/python benchmarks/learning_curves.py run --jobs $(JOBS)
 	$(BIN)/python benchmarks/learning_curves.py report
+
+soak: alfworld
+	$(BIN)/python benchmarks/soak.py
 
 venv: $(STAMP)
 

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -64,6 +63,47 @@ def _timed(call: Callable[[], Any]) -> tuple[Any, float]:
     return result, time.process_time() - start
 
 
+class Comparison:
+    """CPU milliseconds of steps and starts, by task type and engine ("ours" or "stock")."""
+
+    def __init__(self) -> None:
+        self._milliseconds: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+
+    def add(self, task_type: str, engine: str, *, start: float, step: float) -> None:
+        """Adds the seconds of a game's start and of one of its steps."""
+        self._milliseconds[task_type, engine, "start"].append(1000 * start)
+        self._milliseconds[task_type, engine, "step"].append(1000 * step)
+
+    def mean_ms(self, engine: str, what: str, task_types: Iterable[str] = TASK_TYPES) -> float:
+        """The mean over games of "step" or "start"."""
+        return statistics.mean(ms for task_type in task_types for ms in self._milliseconds[task_type, engine, what])
+
+    def ratio(self, what: str) -> float:
+        """How many times as fast ours is."""
+        return self.mean_ms("stock", what) / self.mean_ms("ours", what)
+
+
+def compared_with_stock(*, games: int, steps: int, receptacles: int = 10, objects: int = 5) -> Comparison:
+    """Plays `games` games of each task type with both.
+
+    Raises:
+        ValueError: A text or a list of commands differs.
+    """
+    source = GeneratedGames("train", TASK_TYPES, receptacles, objects)
+    engines = {"ours": borrow_engine(), "stock": StockEngine()}
+    comparison = Comparison()
+    for number in range(-len(TASK_TYPES), games * len(TASK_TYPES)):  # the first round warms up
+        game = source.by_number(number % (games * len(TASK_TYPES)))
+        said = {}
+        for name, engine in engines.items():
+            said[name], start, step = play(engine, game, steps, seed=number % 1000)
+            if number >= 0:
+                comparison.add(game.task_type, name, start=start, step=step)
+        if said["ours"] != said["stock"]:
+            raise ValueError(f"{game.task_id}: the texts differ")
+    return comparison
+
+
 def main() -> None:
     """Plays and prints."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -71,31 +111,16 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--receptacles", type=int, default=10)
     parser.add_argument("--objects", type=int, default=5)
-    arguments = parser.parse_args()
-
-    games = GeneratedGames("train", TASK_TYPES, arguments.receptacles, arguments.objects)
-    ours, stock = borrow_engine(), StockEngine()
-    milliseconds: dict[tuple[str, str, str], list[float]] = defaultdict(list)
-    for number in range(-len(TASK_TYPES), arguments.games * len(TASK_TYPES)):  # the first round warms up
-        game = games.by_number(number % (arguments.games * len(TASK_TYPES)))
-        said = {}
-        for name, engine in (("ours", ours), ("stock", stock)):
-            said[name], start, step = play(engine, game, arguments.steps, seed=number % 1000)
-            if number >= 0:
-                milliseconds[game.task_type, name, "start"].append(1000 * start)
-                milliseconds[game.task_type, name, "step"].append(1000 * step)
-        if said["ours"] != said["stock"]:
-            sys.exit(f"{game.task_id}: the texts differ")
+    found = compared_with_stock(**vars(parser.parse_args()))
 
     print(f"{'':34}{'step: ours':>12}{'stock':>8}{'ratio':>7}{'start: ours':>14}{'stock':>8}{'ratio':>7}   (CPU ms)")
     for task_type in TASK_TYPES:
         print(f"{task_type:34}", end="")
         for what, width in (("step", 12), ("start", 14)):
-            ours_ms, stock_ms = (statistics.mean(milliseconds[task_type, name, what]) for name in ("ours", "stock"))
-            print(f"{ours_ms:{width}.1f}{stock_ms:8.1f}{stock_ms / ours_ms:7.2f}", end="")
+            ours, stock = (found.mean_ms(engine, what, [task_type]) for engine in ("ours", "stock"))
+            print(f"{ours:{width}.1f}{stock:8.1f}{stock / ours:7.2f}", end="")
         print()
-    total = {name: sum(sum(milliseconds[t, name, "step"]) for t in TASK_TYPES) for name in ("ours", "stock")}
-    print(f"all steps: {total['stock'] / total['ours']:.2f} times as fast, identical texts and commands")
+    print(f"all steps: {found.ratio('step'):.2f} times as fast, identical texts and commands")
 
 
 if __name__ == "__main__":

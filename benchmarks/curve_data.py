@@ -5,15 +5,12 @@ from __future__ import annotations
 import csv
 import json
 import os
-import platform
-import shutil
-import subprocess
 from collections.abc import Iterable, Mapping
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from curve_settings import Run
+from machine import this_machine
 
 RUN_COLUMNS = ("suite", "environment", "algorithm", "ratio", "advantage_std_floor", "seed", "setting")
 
@@ -31,9 +28,6 @@ METRIC_PATHS = {
     "zero_signal_share": "rollout_groups/zero_signal_share",
     "anchor_singleton_share": "rollout_groups/anchor_singleton_share",
 }
-
-# For `git status`: the files that the curves themselves write.
-NOT_CODE = (":/", ":(top,exclude)benchmarks/curves", ":(top,exclude)docs/results")
 
 COLUMNS = (*RUN_COLUMNS, "iteration", *METRIC_PATHS, "seconds", "panel_success_rate")
 
@@ -83,32 +77,5 @@ def record_machine(folder: Path) -> None:
     """Adds this machine, with its software, to machine.json, unless it is there."""
     path = folder / "machine.json"
     machines = json.loads(path.read_text()) if path.exists() else []
-    if (machine := _this_machine()) not in machines:
+    if (machine := this_machine()) not in machines:
         path.write_text(json.dumps([*machines, machine], indent=2) + "\n")
-
-
-def _this_machine() -> dict[str, Any]:
-    return {
-        "cpu": _cpu_model(),
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-        **{package: version(package) for package in ("torch", "ray", "transformers", "numpy")},
-        "commit": _git("rev-parse", "HEAD"),
-        "uncommitted_changes": bool(_git("status", "--porcelain", "--untracked-files=no", "--", *NOT_CODE)),
-    }
-
-
-def _cpu_model() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()
-
-
-def _git(*arguments: str) -> str | None:
-    """What git prints about this repository; None without git or outside a repository."""
-    if shutil.which("git") is None:
-        return None
-    command = ["git", "-C", str(Path(__file__).parent), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True)
-    return done.stdout.strip() if done.returncode == 0 else None

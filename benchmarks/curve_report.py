@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from itertools import product
 from pathlib import Path
 
 import numpy as np
-from curve_settings import CLIP_OF_RATIO
+from curve_settings import Variant, variant_of
 from curve_statistics import BASELINE, MEASURES, WINDOW, CurvesBySeed, Series, differences, read_series, spread
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -24,6 +25,7 @@ OTHER_METRICS = (
     "gradient_norm",
 )
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # told apart by the colour-blind
+LINES = ("-", "--")  # the second once the colours are used up
 
 
 def write_report(curves: Path, results: Path) -> tuple[Path, Path]:
@@ -53,32 +55,32 @@ def _document(suite: str, series: dict[Series, CurvesBySeed], machines: Path) ->
         f"lost. {iterations} iterations a run. [How to read this](../results.md).",
         f"![Mean success over seeds, by iteration]({suite}.png)",
         "## Success, mean ± standard deviation over seeds",
-        _table((*SERIES_COLUMNS, "panel before", *MEASURES), (_mean_row(*item) for item in series.items())),
+        _table((*SERIES_COLUMNS, "panel before", *MEASURES), (_mean_row(suite, *item) for item in series.items())),
         "## Success, seed by seed",
-        _table(("algorithm", "ratio, clip", "floor", *MEASURES), (_seed_row(*item) for item in series.items())),
-        *_difference_section(series),
+        _table(("algorithm", "ratio, clip", "floor", *MEASURES), (_seed_row(suite, *item) for item in series.items())),
+        *_difference_section(suite, series),
         f"## Success in windows of {WINDOW} iterations, mean over seeds",
-        _window_table(series),
+        _window_table(suite, series),
         "## Other metrics, mean over iterations and seeds",
-        _table((*SERIES_COLUMNS, *OTHER_METRICS), (_metric_row(*item) for item in series.items())),
+        _table((*SERIES_COLUMNS, *OTHER_METRICS), (_metric_row(suite, *item) for item in series.items())),
     ]
     if machines.exists():
         parts += ["## Machine", *map(_machine_text, json.loads(machines.read_text()))]
     return "\n\n".join(parts) + "\n"
 
 
-def _mean_row(name: Series, curves: CurvesBySeed) -> list[str]:
+def _mean_row(suite: str, name: Series, curves: CurvesBySeed) -> list[str]:
     before = spread(curve.panel_before for curve in curves.values())
     measures = (str(spread(map(measure, curves.values()))) for measure in MEASURES.values())
-    return [*_series_cells(name), str(len(curves)), str(before), *measures]
+    return [*_series_cells(suite, name), str(len(curves)), str(before), *measures]
 
 
-def _seed_row(name: Series, curves: CurvesBySeed) -> list[str]:
+def _seed_row(suite: str, name: Series, curves: CurvesBySeed) -> list[str]:
     measures = (_by_seed({seed: measure(c) for seed, c in curves.items()}, ".3f") for measure in MEASURES.values())
-    return [*_series_cells(name), *measures]
+    return [*_series_cells(suite, name), *measures]
 
 
-def _difference_section(series: dict[Series, CurvesBySeed]) -> list[str]:
+def _difference_section(suite: str, series: dict[Series, CurvesBySeed]) -> list[str]:
     rows = []
     for name, curves in series.items():
         baseline = series.get(name.baseline, {})
@@ -88,32 +90,38 @@ def _difference_section(series: dict[Series, CurvesBySeed]) -> list[str]:
             by_seed = differences(curves, baseline, measure)
             difference = spread(by_seed.values())
             sign = "+" if difference.mean >= 0 else ""
-            rows.append([*_series_cells(name), measure_name, f"{sign}{difference}", _by_seed(by_seed, "+.3f")])
+            rows.append([*_series_cells(suite, name), measure_name, f"{sign}{difference}", _by_seed(by_seed, "+.3f")])
     if not rows:
         return []
     title = f"## Difference to {BASELINE} with the same seed, ratio and floor"
     return [title, _table(("algorithm", "ratio, clip", "floor", "of", "difference", "seed by seed"), rows)]
 
 
-def _window_table(series: dict[Series, CurvesBySeed]) -> str:
+def _window_table(suite: str, series: dict[Series, CurvesBySeed]) -> str:
     rows, windows = [], list(next(iter(next(iter(series.values())).values())).windows())
     for name, curves in series.items():
         means = (spread(curve.windows()[window] for curve in curves.values()).mean for window in windows)
-        rows.append([*_series_cells(name), str(len(curves)), *(f"{mean:.3f}" for mean in means)])
+        rows.append([*_series_cells(suite, name), str(len(curves)), *(f"{mean:.3f}" for mean in means)])
     return _table((*SERIES_COLUMNS, *windows), rows)
 
 
-def _metric_row(name: Series, curves: CurvesBySeed) -> list[str]:
+def _metric_row(suite: str, name: Series, curves: CurvesBySeed) -> list[str]:
     cells = []
     for metric in OTHER_METRICS:
         values = np.concatenate([curve.metrics[metric] for curve in curves.values()])
         values = values[~np.isnan(values)]
         cells.append(f"{values.mean():.3g}" if len(values) else "")
-    return [*_series_cells(name), str(len(curves)), *cells]
+    return [*_series_cells(suite, name), str(len(curves)), *cells]
 
 
-def _series_cells(name: Series) -> list[str]:
-    return [_label(name), f"{name.ratio}, {CLIP_OF_RATIO[name.ratio]}", f"{name.advantage_std_floor:g}"]
+def _series_cells(suite: str, name: Series) -> list[str]:
+    variant = variant_of(suite, *name)
+    return [_label(name), f"{name.ratio}, {_clip_text(variant)}", f"{name.advantage_std_floor:g}"]
+
+
+def _clip_text(variant: Variant) -> str:
+    low, high = variant.clips
+    return str(low) if low == high else f"{low}/{high}"
 
 
 def _label(name: Series) -> str:
@@ -138,16 +146,16 @@ def _figure(suite: str, series: dict[Series, CurvesBySeed]) -> Figure:
     """One facet per ratio (columns) and floor (rows): mean over seeds, and one sample standard deviation around it."""
     ratios = list(dict.fromkeys(name.ratio for name in series))
     floors = sorted({name.advantage_std_floor for name in series})
-    labels = dict.fromkeys(map(_label, series))
-    colors = {label: COLORS[i % len(COLORS)] for i, label in enumerate(labels)}
+    styles = list(product(LINES, COLORS))
+    style_of = {label: styles[i % len(styles)] for i, label in enumerate(dict.fromkeys(map(_label, series)))}
     figure = Figure(figsize=(5 * len(ratios), 3.6 * len(floors)), layout="constrained")
     facets = figure.subplots(len(floors), len(ratios), sharex=True, sharey=True, squeeze=False)
     for floor, row in zip(floors, facets, strict=True):
         for ratio, facet in zip(ratios, row, strict=True):
-            facet.set_title(f"{ratio} ratio, clip {CLIP_OF_RATIO[ratio]}, floor {floor:g}", fontsize=10)
+            facet.set_title(f"{ratio} ratio, floor {floor:g}", fontsize=10)
             for name, curves in series.items():
                 if (name.ratio, name.advantage_std_floor) == (ratio, floor):
-                    _draw(facet, _label(name), colors[_label(name)], curves)
+                    _draw(facet, _label(name), style_of[_label(name)], curves)
             if facet.lines:
                 facet.legend(loc="lower right", fontsize=8)
     for facet in facets.flat:
@@ -159,10 +167,12 @@ def _figure(suite: str, series: dict[Series, CurvesBySeed]) -> Figure:
     return figure
 
 
-def _draw(facet: Axes, label: str, color: str, curves: CurvesBySeed) -> None:
+def _draw(facet: Axes, label: str, style: tuple[str, str], curves: CurvesBySeed) -> None:
+    line, color = style
     success = np.stack([curve.success for curve in curves.values()])  # [seeds, iterations]
     mean, iterations = success.mean(axis=0), np.arange(1, success.shape[1] + 1)
-    facet.plot(iterations, mean, color=color, label=f"{label}, {len(curves)} seed{'s' * (len(curves) > 1)}")
+    seeds = f"{len(curves)} seed{'s' * (len(curves) > 1)}"
+    facet.plot(iterations, mean, color=color, linestyle=line, label=f"{label}, {seeds}")
     if len(curves) > 1:
         std = success.std(axis=0, ddof=1)
         facet.fill_between(iterations, mean - std, mean + std, color=color, alpha=0.2, linewidth=0)

@@ -1,12 +1,13 @@
-"""What the learning curves compare: suites × algorithms × settings × seeds, and the order in which they run.
+"""What the learning curves compare: suites × variants of algorithms × seeds, and the order in which they run.
 
-A new algorithm is a line in ALGORITHMS, a new environment one in SUITES.
+A new algorithm is a line in a stage, a new environment one in SUITES.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -15,29 +16,92 @@ if TYPE_CHECKING:
 SEEDS = (0, 1, 2, 3, 4)
 PANEL_SIZE = 128
 
-CLIP_OF_RATIO = {"token": 0.2, "sequence": 0.02}
+CLIP_OF_RATIO = {"token": (0.2, 0.2), "sequence": (0.02, 0.02)}
 
-# (ratios, advantage_std_floor), in the order in which a suite runs them.
-STAGES = (
-    (("token", "sequence"), 1.0),
-    (("token",), 0.0),
-    (("sequence",), 0.0),
-)
+# Arguments of `multi_agent()`, by what a variant's `modules` calls them.
+MODULES: Mapping[str, Mapping[str, Any]] = {
+    "": {},
+    "shared": {},
+    "own": {"policies": {"finder", "placer"}, "policy_mapping_fn": lambda agent_id, episode, **kwargs: agent_id},
+}
 
 
 @dataclass(frozen=True)
-class Choice:
-    """An algorithm, and which of the settings make sense for it.
+class Variant:
+    """An algorithm with its settings: a series of runs that differ in the seed.
 
     Attributes:
-        ratios: Those it is run with.
-        floors: The values of advantage_std_floor it is run with.
-        settings: Further arguments of `training()`; each is a series of runs of its own.
+        algorithm: Registered name.
+        ratio: "token" or "sequence".
+        advantage_std_floor: Of `training()`.
+        setting: Further arguments of `training()`, those that tell variants of the algorithm apart.
+        needs: Further arguments of `training()` without which the algorithm would not work on this scale.
+        clip: (clip_low, clip_high) where they are not those of the ratio.
+        modules: Of several agents: "shared", one for all, or "own", one each. Empty for a single agent.
     """
 
-    ratios: tuple[str, ...] = ("token", "sequence")
-    floors: tuple[float, ...] = (0.0, 1.0)
-    settings: tuple[Mapping[str, Any], ...] = field(default=({},))
+    algorithm: str
+    ratio: str
+    advantage_std_floor: float
+    setting: Mapping[str, Any] = field(default_factory=dict)
+    needs: Mapping[str, Any] = field(default_factory=dict)
+    clip: tuple[float, float] | None = None
+    modules: str = ""
+
+    @property
+    def text(self) -> str:
+        """What tells the variant from the others of its algorithm, ratio and floor: "lambda_=0.5, gamma=0.9"."""
+        return setting_text({**self.setting, "modules": self.modules} if self.modules else self.setting)
+
+    @property
+    def clips(self) -> tuple[float, float]:
+        """(clip_low, clip_high)"""
+        return CLIP_OF_RATIO[self.ratio] if self.clip is None else self.clip
+
+
+def _crossed(ratios: tuple[str, ...], floor: float) -> tuple[Variant, ...]:
+    """The algorithms whose ratio and floor the curves vary."""
+    return tuple(Variant(name, ratio, floor) for ratio, name in product(ratios, ("GRPO", "GiGPO")))
+
+
+# Dynamic sampling ends a late iteration, in which few groups have a signal, after so many rounds.
+_ROUNDS = {"max_sampling_rounds": 5}
+# A critic that starts from nothing, and returns of up to 10.
+_CRITIC = {"gamma": 0.95, "lambda_": 0.95, "critic_lr": 3e-3, "value_clip": None}
+
+# With the ratio and clip that are part of what they are, once each. Where returns within a group are divided by their
+# standard deviation, it has the floor of the first stage; RLOO divides by nothing.
+OTHER_ALGORITHMS = (
+    Variant("GAGPO", "sequence", 1.0),
+    Variant("GAGPO", "sequence", 1.0, {"lambda_": 0.0}),
+    Variant("GAGPO", "sequence", 1.0, {"lambda_": 0.5}),
+    Variant("GAGPO", "sequence", 1.0, {"lambda_": 1.0}),
+    Variant("RLOO", "token", 0.0),
+    Variant("GSPO", "sequence", 1.0),
+    Variant("REINFORCEPlusPlus", "token", 1.0),
+    Variant("PPO", "token", 1.0, needs=_CRITIC),
+    Variant("DAPO", "token", 1.0, needs=_ROUNDS, clip=(0.2, 0.28)),
+    Variant("GiGPO", "token", 1.0, {"dynamic_sampling": True}, needs=_ROUNDS, clip=(0.2, 0.28)),
+)
+
+# A stage is finished for all seeds before the next one begins.
+STAGES = (
+    _crossed(("token", "sequence"), 1.0),
+    OTHER_ALGORITHMS,
+    _crossed(("token",), 0.0),
+    _crossed(("sequence",), 0.0),
+)
+
+
+# With a constant learning rate runs on Household keep falling back late, whatever the algorithm. By environment steps:
+# 30 iterations take about as many as this needs to reach its end.
+_DECAY = {"lr": [[0, 5e-4], [40_000, 5e-5]]}
+HOUSEHOLD_STAGES = (
+    STAGES[0],
+    (Variant("GiGPO", "sequence", 1.0, _DECAY),),
+    (Variant("GRPO", "sequence", 1.0, _DECAY),),
+    *STAGES[1:],
+)
 
 
 @dataclass(frozen=True)
@@ -49,34 +113,63 @@ class Suite:
         iterations: Training iterations of a run.
         training: Arguments of `training()`, the same for every algorithm.
         env_config: Options of the environment.
-        algorithms: By name; None: all of ALGORITHMS.
+        stages: The variants, in the order in which they run.
     """
 
     environment: str
     iterations: int
     training: Mapping[str, Any]
     env_config: Mapping[str, Any] = field(default_factory=dict)
-    algorithms: Mapping[str, Choice] | None = None
+    stages: tuple[tuple[Variant, ...], ...] = STAGES
 
-
-ALGORITHMS = {
-    "GRPO": Choice(),
-    "GiGPO": Choice(),
-}
 
 # For models of 0.4 million parameters; the sizes and rates of tuned_examples/gigpo/*_text_tiny.py.
 _SHARED = {"group_size": 8, "num_minibatches": 4, "adam_betas": (0.9, 0.95), "weight_decay": 0.0}
 
 SUITES = {
     "ezpoints": Suite("EZPoints", iterations=40, training={**_SHARED, "groups_per_iteration": 8, "lr": 3e-4}),
-    "household": Suite("Household", iterations=30, training={**_SHARED, "groups_per_iteration": 16, "lr": 5e-4}),
+    "household": Suite(
+        "Household",
+        iterations=30,
+        training={**_SHARED, "groups_per_iteration": 16, "lr": 5e-4},
+        stages=HOUSEHOLD_STAGES,
+    ),
     # So few steps that hardly anybody wins at first: what groups differ in is their number of invalid actions.
     "household_six_steps": Suite(
         "Household",
         iterations=30,
         training={**_SHARED, "groups_per_iteration": 8, "lr": 5e-4},
         env_config={"max_steps": 6},
-        algorithms={"GRPO": Choice(ratios=("token",)), "GiGPO": Choice(ratios=("token",))},
+        stages=((Variant("GRPO", "token", 1.0), Variant("GRPO", "token", 0.0)), (Variant("GiGPO", "token", 1.0),)),
+    ),
+    # Long, rewarded at the end only, and full of loops: three in five steps are from a state that the trajectory has
+    # been in. All have GAGPO's ratio and aggregation, so that they differ in the advantage alone.
+    "step_credit": Suite(
+        "Household",
+        iterations=25,
+        training={
+            **_SHARED,
+            "groups_per_iteration": 8,
+            "lr": 5e-4,
+            "loss_aggregation": "sequence-mean-token-mean",
+        },
+        env_config={"in_a_row": True, "max_steps": 25},
+        stages=((*_crossed(("sequence",), 1.0), Variant("GAGPO", "sequence", 1.0)),),
+    ),
+    "relay_household": Suite(
+        "RelayHousehold",
+        iterations=10,
+        training={**_SHARED, "groups_per_iteration": 16, "lr": 5e-4},
+        stages=(tuple(Variant("GiGPO", "sequence", 1.0, modules=modules) for modules in ("shared", "own")),),
+    ),
+    # The model cannot see walls, and wins some levels of many: a curve here rises slowly, and not far.
+    "sokoban": Suite(
+        "Sokoban",
+        iterations=30,
+        training={**_SHARED, "groups_per_iteration": 16, "lr": 5e-4},
+        # EASY_LEVELS of the adapter, which its model was warmed up on.
+        env_config={"min_solution_length": 4, "max_solution_length": 6, "max_steps": 8},
+        stages=(_crossed(("token",), 1.0),),
     ),
     # On ALFWorld's own engine, which the extra `alfworld` installs.
     "alfworld": Suite(
@@ -96,7 +189,7 @@ class Run:
     """One training run. Equal fields, equal run.
 
     Attributes:
-        setting: Further arguments of `training()` as text, "lambda_=0.5, gamma=0.9"; empty for none.
+        setting: That of the variant as text, "lambda_=0.5, gamma=0.9"; empty for none.
     """
 
     suite: str
@@ -115,12 +208,14 @@ class Run:
     def config(self) -> AlgorithmConfig:
         """The configuration of the run: in one process, as small models learn fastest.
 
-        Runs of a suite with equal seeds get the same tasks, whatever the algorithm.
+        Runs of a suite with equal seeds get the same tasks, whatever the algorithm; dynamic sampling gets further ones.
         """
         from rllib_gigpo.env_adapters import embedded_model_path
         from rllib_gigpo.registry import algorithm_class
 
-        suite, clip = SUITES[self.suite], CLIP_OF_RATIO[self.ratio]
+        suite = SUITES[self.suite]
+        variant = variant_of(self.suite, self.algorithm, self.ratio, self.advantage_std_floor, self.setting)
+        clip_low, clip_high = variant.clips
         return (
             algorithm_class(self.algorithm)
             .get_default_config()
@@ -128,22 +223,15 @@ class Run:
             .language_model(model_path=str(embedded_model_path(suite.environment)))
             .generation(max_prompt_tokens=160, max_response_tokens=32)
             .training(**suite.training)
-            .training(ratio=self.ratio, clip_low=clip, clip_high=clip, advantage_std_floor=self.advantage_std_floor)
-            .training(**self._further_arguments())
+            .training(ratio=self.ratio, clip_low=clip_low, clip_high=clip_high)
+            .training(advantage_std_floor=self.advantage_std_floor)
+            .training(**variant.needs, **variant.setting)
+            .multi_agent(**MODULES[variant.modules])
             .evaluation(evaluation_duration=PANEL_SIZE)
             .env_runners(num_env_runners=0)
             .learners(num_learners=0)
             .debugging(seed=self.seed)
         )
-
-    def _further_arguments(self) -> Mapping[str, Any]:
-        settings = _algorithms(self.suite)[self.algorithm].settings
-        return {setting_text(setting): setting for setting in settings}[self.setting]
-
-
-def _algorithms(suite: str) -> Mapping[str, Choice]:
-    own = SUITES[suite].algorithms
-    return ALGORITHMS if own is None else own
 
 
 def setting_text(setting: Mapping[str, Any]) -> str:
@@ -151,15 +239,21 @@ def setting_text(setting: Mapping[str, Any]) -> str:
     return ", ".join(f"{key}={value}" for key, value in setting.items())
 
 
+def variant_of(suite: str, algorithm: str, ratio: str, floor: float, setting: str) -> Variant:
+    """The variant with these factors. Raises ValueError if the suite has none."""
+    for stage in SUITES[suite].stages:
+        for variant in stage:
+            found = (variant.algorithm, variant.ratio, variant.advantage_std_floor, variant.text)
+            if found == (algorithm, ratio, floor, setting):
+                return variant
+    raise ValueError(f"suite {suite!r} has no variant {algorithm!r}, {ratio!r}, floor {floor}, setting {setting!r}")
+
+
 def planned_runs(suite: str) -> Iterator[Run]:
     """All runs of a suite; within a stage seed by seed, so that runs to compare finish together."""
-    for ratios, floor in STAGES:
-        for seed in SEEDS:
-            for ratio in ratios:
-                for algorithm, choice in _algorithms(suite).items():
-                    if ratio in choice.ratios and floor in choice.floors:
-                        for setting in choice.settings:
-                            yield Run(suite, algorithm, ratio, floor, seed, setting_text(setting))
+    for stage in SUITES[suite].stages:
+        for seed, variant in product(SEEDS, stage):
+            yield Run(suite, variant.algorithm, variant.ratio, variant.advantage_std_floor, seed, variant.text)
 
 
 def planned_run(run_id: str) -> Run:

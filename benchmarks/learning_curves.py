@@ -32,23 +32,26 @@ app = typer.Typer(help="Learning curves.", no_args_is_help=True, add_completion=
 
 Out = Annotated[Path, typer.Option(help="Folder of the CSV files.", file_okay=False)]
 Suites = Annotated[list[str] | None, typer.Option("--suite", help=f"Of {', '.join(SUITES)}. Default: all.")]
+Algorithms = Annotated[list[str] | None, typer.Option("--algorithm", help="Registered name. Default: all.")]
 Iterations = Annotated[int | None, typer.Option(min=1, hidden=True, help="Instead of the suite's own number.")]
 
 
 @app.command()
 def run(
     suite: Suites = None,
+    algorithm: Algorithms = None,
     jobs: Annotated[int, typer.Option(min=1, help="Runs at a time; each takes one core.")] = 1,
     out: Out = CURVES,
     iterations: Iterations = None,
 ) -> None:
     """Trains every run that the CSV files do not hold yet."""
-    suites = _known_suites(suite)
+    suites, algorithms = _known_suites(suite), _known_algorithms(algorithm)
     out.mkdir(parents=True, exist_ok=True)
     record_machine(out)
     finished = {run_of(row) for name in suites for row in read_rows(csv_path(out, name))}
-    missing = [planned for name in suites for planned in planned_runs(name) if planned not in finished]
-    typer.echo(f"{len(finished)} runs are there, {len(missing)} to go")
+    wanted = [planned for name in suites for planned in planned_runs(name) if planned.algorithm in algorithms]
+    missing = [planned for planned in wanted if planned not in finished]
+    typer.echo(f"{len(wanted) - len(missing)} runs are there, {len(missing)} to go")
     failures = 0
     with TemporaryDirectory(prefix="learning_curves_") as scratch:
         for done, (planned, rows, output) in enumerate(_finished_runs(missing, jobs, Path(scratch), iterations), 1):
@@ -173,6 +176,13 @@ def _known_suites(names: list[str] | None) -> list[str]:
     if unknown := sorted(set(names or ()) - set(SUITES)):
         raise typer.BadParameter(f"unknown suite {unknown[0]!r}; known: {', '.join(SUITES)}", param_hint="--suite")
     return list(names or SUITES)
+
+
+def _known_algorithms(names: list[str] | None) -> list[str]:
+    known = sorted({run.algorithm for name in SUITES for run in planned_runs(name)})
+    if unknown := sorted(set(names or ()) - set(known)):
+        raise typer.BadParameter(f"unknown algorithm {unknown[0]!r}; known: {', '.join(known)}")
+    return list(names or known)
 
 
 def _panel_text(rows: list[dict[str, str]]) -> str:

@@ -10,9 +10,11 @@ A name is resolved when it is asked for; listing names imports nothing.
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Mapping
 from difflib import get_close_matches
-from functools import partial
+from functools import lru_cache, partial
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -123,7 +125,7 @@ def _entry(group: str, kind: str, name: str) -> EntryPoint:
 
 def _entries(group: str) -> dict[str, EntryPoint]:
     entries: dict[str, EntryPoint] = {}
-    for entry in entry_points(group=group):
+    for entry in _installed(group, _state_of_path()):
         other = entries.setdefault(entry.name, entry)
         if other.value != entry.value:
             raise ValueError(
@@ -131,3 +133,15 @@ def _entries(group: str) -> dict[str, EntryPoint]:
                 f"uninstall one of them"
             )
     return entries
+
+
+@lru_cache(maxsize=16)
+def _installed(group: str, state_of_path: tuple[tuple[str, int], ...]) -> tuple[EntryPoint, ...]:
+    """The entry points of all distributions, whose files would else be read at every look-up, of which a config makes a
+    dozen: `state_of_path` changes where one is installed meanwhile."""
+    return tuple(entry_points(group=group))
+
+
+def _state_of_path() -> tuple[tuple[str, int], ...]:
+    """The folders of `sys.path`, each with the time in nanoseconds of its last change."""
+    return tuple((folder, os.stat(folder).st_mtime_ns) for folder in map(str, sys.path) if os.path.isdir(folder))

@@ -14,7 +14,24 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.utils.env_checker import check_env
 
+from rllib_gigpo.env_checks import Status, check_contract
+from rllib_gigpo.env_checks.check_result import CheckResult
+
 ROOT = Path(__file__).parents[1]
+
+# Name and options of the environments that generate their instances.
+GENERATED = {
+    "Blackjack": ("Blackjack", {}),
+    "Blackjack image": ("Blackjack", {"observation": "image", "reward_scheme": "verl-agent", "natural": True}),
+    "EZPoints": ("EZPoints", {}),
+    "EZPoints image": ("EZPoints", {"observation": "image", "reward_scheme": "rl4vlm"}),
+    "Household": ("Household", {}),
+    "NumberLine": ("NumberLine", {}),
+    "NumberLine image": ("NumberLine", {"observation": "image", "image_size": 64}),
+    "Points24": ("Points24", {}),
+    "Points24 image": ("Points24", {"observation": "image", "solvable_only": True}),
+    "Sokoban": ("Sokoban", {"num_boxes": 2}),
+}
 
 
 def passes_gymnasiums_checker(env: gym.Env) -> None:
@@ -51,6 +68,17 @@ def fingerprints_in_other_processes(expression: str, imports: str) -> set[str]:
         ).stdout.strip()
         for salt in ("1", "2")
     }
+
+
+def checked(name: str, **options: Any) -> list[CheckResult]:
+    """What `check_contract` finds about an environment of `tests.broken_environments`."""
+    few = {"episodes": 18, "max_steps": 100, "new_process": False}
+    return check_contract(f"tests.broken_environments.{name}", **{**few, **options})
+
+
+def with_status(results: Iterable[CheckResult], *statuses: Status) -> dict[str, str]:
+    """What was seen, by the name of the check, where the check ended so."""
+    return {result.name: result.seen for result in results if result.status in statuses}
 
 
 def wins(env: gym.Env, tasks: Sequence[int], choose: Callable[[dict[str, Any]], str]) -> float:

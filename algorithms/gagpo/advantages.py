@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
@@ -13,6 +12,7 @@ from rllib_gigpo.algorithms.group_policy.advantage_math import (
     Float64s,
     StepTable,
     as_float32,
+    check_finite,
     check_not_negative,
     check_unit_interval,
     column,
@@ -88,8 +88,7 @@ def gagpo_advantages(
     check_not_negative(invalid_action_penalty=invalid_action_penalty, std_floor=std_floor)
     if normalize_over not in get_args(NormalizeOver):
         raise ValueError(f"normalize_over is {normalize_over!r}; it must be one of {get_args(NormalizeOver)}")
-    if not math.isfinite(trajectory_advantage_weight):
-        raise ValueError(f"trajectory_advantage_weight is {trajectory_advantage_weight}; it must be finite")
+    check_finite(trajectory_advantage_weight=trajectory_advantage_weight)
     table = step_table(rewards, trajectory_ids, group_ids, invalid)
     anchor = dense_index(column("anchor_ids", anchor_ids, kinds="iuU", rows=len(table.rewards)))
 

@@ -8,7 +8,7 @@ import numpy as np
 from ray.rllib.algorithms.algorithm_config import NotProvided
 from ray.rllib.utils.annotations import override
 
-from rllib_gigpo.algorithms.gagpo.advantages import gagpo_advantages
+from rllib_gigpo.algorithms.gagpo.advantages import GAGPOAdvantages, gagpo_advantages
 from rllib_gigpo.algorithms.group_policy.anchored_policy_config import AnchoredPolicyConfig
 from rllib_gigpo.algorithms.group_policy.fixed_keys import check_fixed_keys
 from rllib_gigpo.algorithms.group_policy.group_policy import GroupPolicy
@@ -100,6 +100,14 @@ class GAGPO(GroupPolicy):
 
     @override(GroupPolicy)
     def compute_advantages(self, rows: StepRows) -> np.ndarray:
+        return self._advantages(rows).total
+
+    @override(GroupPolicy)
+    def credit_columns(self, rows: StepRows) -> dict[str, np.ndarray]:
+        parts = self._advantages(rows)
+        return {"return": parts.returns, "value": parts.value}
+
+    def _advantages(self, rows: StepRows) -> GAGPOAdvantages:
         normalization = self.config.advantage_normalization
         return gagpo_advantages(
             rows.rewards,
@@ -115,4 +123,4 @@ class GAGPO(GroupPolicy):
             invalid_action_penalty=self.config.invalid_action_penalty,
             std_floor=self.config.advantage_std_floor,
             trajectory_advantage_weight=self.config.trajectory_advantage_weight,
-        ).total
+        )

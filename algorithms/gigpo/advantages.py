@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 from numpy.typing import ArrayLike
@@ -12,6 +11,7 @@ from rllib_gigpo.algorithms.group_policy.advantage_math import (
     Norm,
     Reference,
     as_float32,
+    check_finite,
     check_options,
     column,
     dense_index,
@@ -73,8 +73,7 @@ def gigpo_advantages(
         ValueError: A column or option is wrong; the message names it, and the row.
     """
     check_options(norm=norm, reference=reference, invalid_action_penalty=invalid_action_penalty, std_floor=std_floor)
-    if not math.isfinite(step_advantage_weight):
-        raise ValueError(f"step_advantage_weight is {step_advantage_weight}; it must be finite")
+    check_finite(step_advantage_weight=step_advantage_weight)
     table = step_table(rewards, trajectory_ids, group_ids, invalid)
     anchor = dense_index(column("anchor_ids", anchor_ids, kinds="iuU", rows=len(table.rewards)))
 

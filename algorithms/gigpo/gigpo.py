@@ -64,6 +64,11 @@ class GiGPO(GroupPolicy):
         return self._advantages(rows).total
 
     @override(GroupPolicy)
+    def credit_columns(self, rows: StepRows) -> dict[str, np.ndarray]:
+        parts = self._advantages(rows)
+        return {"return": parts.returns, "episode_advantage": parts.episode, "step_advantage": parts.step}
+
+    @override(GroupPolicy)
     def credit_metrics(self, rows: StepRows, advantages: np.ndarray) -> dict[str, float]:
         # An inert step advantage (anchors that never repeat) would otherwise look like a healthy GRPO run.
         parts = self._advantages(rows)

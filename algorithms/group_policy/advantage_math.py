@@ -6,7 +6,6 @@ of trajectories, G that of rollout groups.
 
 from __future__ import annotations
 
-import math
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -51,11 +50,8 @@ def step_table(
         ValueError: A column has another length or type, a reward is not finite, the rows of a trajectory are apart, or
             a trajectory is in two groups. The message names the column and the first offending row.
     """
-    reward = column("rewards", rewards, kinds="fiub").astype(np.float64)
+    reward = finite_column("rewards", rewards, kinds="fiub")
     rows = len(reward)
-    # NaN compares False, so this finds it as well.
-    if len(bad := np.flatnonzero(~(np.abs(reward) <= _FLOAT32_MAX))):
-        raise ValueError(f"rewards[{bad[0]}] is {reward[bad[0]]}; rewards must be finite as float32")
     trajectory_id = column("trajectory_ids", trajectory_ids, kinds="iuU", rows=rows)
     group_id = column("group_ids", group_ids, kinds="iuU", rows=rows)
     invalid_row = np.zeros(rows, bool) if invalid is None else column("invalid", invalid, kinds="b", rows=rows)
@@ -95,6 +91,15 @@ def column(name: str, values: ArrayLike, *, kinds: str, rows: int | None = None)
     return array
 
 
+def finite_column(name: str, values: ArrayLike, *, kinds: str, rows: int | None = None) -> Float64s:
+    """As `column`, in float64. Raises ValueError where a value is not finite as float32, too."""
+    array = column(name, values, kinds=kinds, rows=rows).astype(np.float64)
+    # NaN compares False, so this finds it as well.
+    if len(bad := np.flatnonzero(~(np.abs(array) <= _FLOAT32_MAX))):
+        raise ValueError(f"{name}[{bad[0]}] is {array[bad[0]]}; {name} must be finite as float32")
+    return array
+
+
 def _check_contiguous(trajectory_id: NDArray[Any], starts: Int64s) -> None:
     """Raises ValueError where an id of `trajectory_id` ([T]) has two runs of rows; `starts`: int64[runs]."""
     order = np.argsort(trajectory_id[starts], kind="stable")
@@ -117,10 +122,17 @@ def check_options(*, norm: str, reference: str, invalid_action_penalty: float, s
 
 
 def check_not_negative(**options: float) -> None:
-    """Raises ValueError, naming the option, where a value is negative or not finite."""
+    """Raises ValueError, naming the option, where a value is negative or not finite as float32."""
     for name, value in options.items():
-        if not 0 <= value < math.inf:
-            raise ValueError(f"{name} is {value}; it must be finite and at least 0")
+        if not 0 <= value <= _FLOAT32_MAX:
+            raise ValueError(f"{name} is {value}; it must be finite as float32, and at least 0")
+
+
+def check_finite(**options: float) -> None:
+    """Raises ValueError, naming the option, where a value is not finite as float32."""
+    for name, value in options.items():
+        if not abs(value) <= _FLOAT32_MAX:
+            raise ValueError(f"{name} is {value}; it must be finite as float32")
 
 
 def check_unit_interval(**options: float) -> None:
@@ -132,11 +144,20 @@ def check_unit_interval(**options: float) -> None:
 
 def dense_index(ids: NDArray[Any]) -> Int64s:
     """The rank of each id among the distinct ones, int64[T] in 0..K-1."""
+    if ids.dtype.kind == "i" and len(ids) and ids.min() >= 0 and ids.max() <= 4 * len(ids):
+        # Ids that are nearly dense already, as they mostly are: to count them is far cheaper than to sort them.
+        present = np.bincount(ids) > 0
+        return (np.cumsum(present) - 1)[ids]
     return np.unique(ids, return_inverse=True)[1].astype(np.int64, copy=False)
 
 
 def pair_index(first: Int64s, second: Int64s) -> Int64s:
     """int64[T], equal exactly where both columns (dense indices, int64[T]) are equal, in 0..K-1."""
+    # Where no value of `second` goes with two of `first`, as no anchor state does with two groups, it is the answer.
+    first_of_second = np.zeros(second.max(initial=-1) + 1, np.int64)
+    first_of_second[second] = first
+    if np.array_equal(first_of_second[second], first):
+        return second
     return dense_index(first * (second.max(initial=0) + 1) + second)
 
 

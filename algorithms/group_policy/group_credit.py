@@ -1,8 +1,31 @@
-"""What every group-relative algorithm does with advantages: which groups have a signal, and what to report of them."""
+"""What every algorithm does with advantages: modules apart, which groups have a signal, and what to report of them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 import numpy as np
+
+from rllib_gigpo.rows import StepRows
+
+
+def advantages_of_modules(
+    rows: StepRows, rows_of_modules: Iterable[np.ndarray], compute_advantages: Callable[[StepRows], np.ndarray]
+) -> np.ndarray:
+    """float32[T], computed from the rows of one module at a time.
+
+    A mean or standard deviation over the batch is then that of the module's own steps: those of a policy with another
+    reward or role say nothing of it.
+
+    Args:
+        rows: Of all modules.
+        rows_of_modules: Indices of each module's rows; every row is in one of them.
+        compute_advantages: float32[K] of K rows.
+    """
+    advantages = np.zeros(len(rows), np.float32)
+    for own in rows_of_modules:
+        advantages[own] = compute_advantages(rows.take(own))
+    return advantages
 
 
 def has_signal(advantages: np.ndarray, group_ids: np.ndarray) -> np.ndarray:

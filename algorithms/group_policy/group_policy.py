@@ -6,13 +6,14 @@ import logging
 import secrets
 from collections.abc import Collection
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.utils import _get_env_runner_bundles, _get_learner_bundles
 from ray.rllib.callbacks.utils import make_callback
-from ray.rllib.core import COMPONENT_LEARNER_GROUP
+from ray.rllib.core import COMPONENT_LEARNER_GROUP, DEFAULT_MODULE_ID
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.utils.annotations import override
@@ -33,7 +34,7 @@ from rllib_gigpo.algorithms.group_policy.checkpointed_algorithm import Checkpoin
 from rllib_gigpo.algorithms.group_policy.cluster_resources import check_cluster_resources
 from rllib_gigpo.algorithms.group_policy.dynamic_sampling import connected_apart, groups_with_signal, sample_until_full
 from rllib_gigpo.algorithms.group_policy.evaluation_panel import EvaluationPanel
-from rllib_gigpo.algorithms.group_policy.group_credit import credit_metrics, has_signal
+from rllib_gigpo.algorithms.group_policy.group_credit import advantages_of_modules, credit_metrics, has_signal
 from rllib_gigpo.algorithms.group_policy.group_policy_config import GroupPolicyConfig
 from rllib_gigpo.algorithms.group_policy.kl_in_reward import coefficient_at, kl_penalties
 from rllib_gigpo.algorithms.group_policy.learner_update import update_learners
@@ -42,13 +43,14 @@ from rllib_gigpo.algorithms.group_policy.weight_delivery import deliver_weights
 from rllib_gigpo.columns import GROUP_ID
 from rllib_gigpo.connectors.credit_groups import credit_group_id
 from rllib_gigpo.connectors.token_rows import STEP_ROWS, TOKEN_ROWS
-from rllib_gigpo.env_runners.agent_metrics import warn_of_silence
 from rllib_gigpo.env_runners.rollout_metrics import rollout_metrics
 from rllib_gigpo.env_runners.rollout_plan import GroupPlan, RolloutPlan
 from rllib_gigpo.env_runners.runner_answers import Rollout
 from rllib_gigpo.env_runners.runner_group import RunnerGroup
+from rllib_gigpo.env_runners.silence import SilenceWatch
 from rllib_gigpo.env_runners.task_stream import TaskStream
 from rllib_gigpo.env_runners.trajectories import by_trajectory
+from rllib_gigpo.report.trajectory_recorder import RECORDS_FOLDER, TrajectoryRecorder
 from rllib_gigpo.rows import StepRows, TokenRows
 from rllib_gigpo.seeds import derive_seed
 
@@ -72,11 +74,15 @@ class GroupPolicy(CheckpointedAlgorithm):
         return GroupPolicyConfig()
 
     def compute_advantages(self, rows: StepRows) -> np.ndarray:
-        """One advantage per step row, float32[T], from the light rows of all groups of an iteration.
+        """One advantage per step row, float32[T], from the light rows of all groups in which a module acted.
 
         It has no side effects: dynamic sampling also asks for the advantages of single groups.
         """
         raise NotImplementedError
+
+    def credit_columns(self, rows: StepRows) -> dict[str, np.ndarray]:
+        """What the advantages are made of, for the recorded trajectories: float32[T] each, by name."""
+        return {}
 
     def credit_metrics(self, rows: StepRows, advantages: np.ndarray) -> dict[str, float]:
         """Metrics of an iteration's advantages (float32[T]), logged under `ROLLOUT_GROUP_RESULTS`."""
@@ -99,7 +105,14 @@ class GroupPolicy(CheckpointedAlgorithm):
         self._task_cursor = 0
         self._tasks = TaskStream(self._seed, tasks=self.config.tasks, evaluation_tasks=self.config.evaluation_tasks)
         self._group_connector = self.config.build_group_connector()
+        self._silence = SilenceWatch(self.config.policies, self.config.may_learn)
         self._last_panel: EvaluationPanel | None = None
+        self.recorder = TrajectoryRecorder(
+            Path(self.logdir) / RECORDS_FOLDER,
+            num_groups=self.config.recorded_groups,
+            model_path=self._model_path,
+            has_anchors=bool(self.config.anchor_connectors()),
+        )
         self.deliver_weights()
 
     @override(Algorithm)
@@ -235,13 +248,17 @@ class GroupPolicy(CheckpointedAlgorithm):
         """Logs everything that an iteration rolled out; once an iteration, for a second call would hide the first."""
         self.metrics.aggregate(rollout.metrics, key=ENV_RUNNER_RESULTS)
         self._log(ENV_RUNNER_RESULTS, rollout_metrics(rollout.episodes, rollout.counts))
-        warn_of_silence(rollout.episodes, rollout.counts, module_ids=self.config.policies)
+        self._silence.look_at(rollout.episodes, rollout.counts)
 
     def _assign_credit(self, episodes: list[SingleAgentEpisode]) -> TokenRows:
         """Token rows of all episodes, with their advantages."""
         batch = self._group_connector(rl_module=None, batch={}, episodes=episodes, shared_data={}, metrics=self.metrics)
         step_rows, token_rows = self._score(batch[STEP_ROWS], batch[TOKEN_ROWS])
-        return self.with_credit(step_rows, token_rows)
+        token_rows = self.with_credit(step_rows, token_rows)
+        if self.config.recorded_groups:
+            columns = self.credit_columns(step_rows)
+            self.recorder.record(self.iteration + 1, episodes, step_rows, token_rows, columns)
+        return token_rows
 
     def _score(self, step_rows: StepRows, token_rows: TokenRows) -> tuple[StepRows, TokenRows]:
         """The rows with what the learners compute before credit is assigned, and the KL in the rewards where asked."""
@@ -258,7 +275,9 @@ class GroupPolicy(CheckpointedAlgorithm):
 
     def with_credit(self, step_rows: StepRows, token_rows: TokenRows) -> TokenRows:
         """Token rows with what the update learns from: their advantages."""
-        return self.with_advantages(step_rows, token_rows, self.compute_advantages(step_rows))
+        rows_of_modules = token_rows.rows_of_modules(DEFAULT_MODULE_ID).values()
+        advantages = advantages_of_modules(step_rows, rows_of_modules, self.compute_advantages)
+        return self.with_advantages(step_rows, token_rows, advantages)
 
     def with_advantages(self, step_rows: StepRows, token_rows: TokenRows, advantages: np.ndarray) -> TokenRows:
         """Token rows with `advantages` (float32[T]), of which those of groups without a signal are out of the loss."""
@@ -273,6 +292,11 @@ class GroupPolicy(CheckpointedAlgorithm):
         timesteps = {NUM_ENV_STEPS_SAMPLED_LIFETIME: self._steps_sampled()}
         results = update_learners(self.learner_group, rows, timesteps=timesteps)
         self.metrics.aggregate(results, key=LEARNER_RESULTS)
+
+    def _model_path(self, module_id: str | None) -> str:
+        """The model directory of a module; None for that of a single agent."""
+        config = self.config if module_id is None else self.config.get_config_for_module(module_id)
+        return str(config.model_path)
 
     def _steps_sampled(self) -> int:
         return self.metrics.peek((ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME), default=0)

@@ -58,6 +58,8 @@ class LanguageAgentConfig(AlgorithmConfig):
         self.env_step_timeout_s: float | None = 300.0
         self.env_worker_memory_limit_mb: float | None = None
         self.env_worker_max_episodes: int | None = None
+        # reporting()
+        self.recorded_groups = 2
         # environment() and evaluation()
         self.tasks: Sequence[Any] | None = None
         self.evaluation_tasks: Sequence[Any] | None = None
@@ -194,6 +196,19 @@ class LanguageAgentConfig(AlgorithmConfig):
         check_keyword_arguments("evaluation", super().evaluation, kwargs, LanguageAgentConfig.evaluation)
         super().evaluation(**kwargs)
         return self._set(evaluation_tasks=evaluation_tasks)
+
+    @override(AlgorithmConfig)
+    def reporting(self, *, recorded_groups: int = NotProvided, **kwargs: Any) -> Self:
+        """Sets what is reported.
+
+        Args:
+            recorded_groups: Rollout groups of each iteration whose trajectories are written, with the credit of every
+                step, to `trajectories/` in the run's folder; `rllib report` shows them. 0 for none.
+            kwargs: RLlib's own.
+        """
+        check_keyword_arguments("reporting", super().reporting, kwargs, LanguageAgentConfig.reporting)
+        super().reporting(**kwargs)
+        return self._set(recorded_groups=recorded_groups)
 
     @override(AlgorithmConfig)
     def build_env_to_module_connector(self, env: Any = None, spaces: Any = None, device: Any = None) -> ConnectorV2:

@@ -53,6 +53,7 @@ _INTEGERS = {
     "top_k": 0,
     "num_env_runners": 0,
     "env_workers": 0,
+    "recorded_groups": 0,
     "evaluation_num_env_runners": 0,
     "num_learners": 0,
     "num_aggregator_actors_per_learner": 0,

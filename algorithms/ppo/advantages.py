@@ -13,8 +13,8 @@ from rllib_gigpo.algorithms.group_policy.advantage_math import (
     as_float32,
     check_not_negative,
     check_unit_interval,
-    column,
     discounted_sums,
+    finite_column,
     normalize_within,
     step_table,
 )
@@ -70,9 +70,7 @@ def gae_advantages(
     check_unit_interval(gamma=gamma, lambda_=lambda_)
     check_not_negative(invalid_action_penalty=invalid_action_penalty, std_floor=std_floor)
     table = step_table(rewards, trajectory_ids, trajectory_ids, invalid)
-    value = column("values", values, kinds="fiu", rows=len(table.rewards)).astype(np.float64)
-    if len(bad := np.flatnonzero(~np.isfinite(value))):
-        raise ValueError(f"values[{bad[0]}] is {value[bad[0]]}; values must be finite")
+    value = finite_column("values", values, kinds="fiu", rows=len(table.rewards))
 
     reward = table.rewards - invalid_action_penalty * table.invalid
     error = reward + gamma * next_values(value, table.lengths, terminated) - value

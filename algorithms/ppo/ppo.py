@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
+from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.utils.annotations import override
 
@@ -13,8 +14,8 @@ from rllib_gigpo.algorithms.group_policy.fixed_keys import check_fixed_keys
 from rllib_gigpo.algorithms.group_policy.group_policy import ROLLOUT_GROUP_RESULTS, GroupPolicy
 from rllib_gigpo.algorithms.group_policy.group_policy_config import GroupPolicyConfig
 from rllib_gigpo.algorithms.group_policy.scoring import VALUES
-from rllib_gigpo.algorithms.ppo.advantages import explained_variance, gae_advantages, token_columns
-from rllib_gigpo.rows import StepRows, TokenRows
+from rllib_gigpo.algorithms.ppo.advantages import GAEAdvantages, explained_variance, gae_advantages, token_columns
+from rllib_gigpo.rows import StepRows, TokenRows, packed_indices
 
 if TYPE_CHECKING:
     from ray.rllib.core.learner.learner import Learner
@@ -152,9 +153,32 @@ class PPO(GroupPolicy):
         lengths = step_rows.response_lengths
         first_token = np.cumsum(lengths) - lengths
         of_tokens = self.config.value_level == "token"
-        columns = token_columns(step_rows) if of_tokens else step_rows
         values = token_rows.values if of_tokens else token_rows.values[first_token]
-        estimate = gae_advantages(
+        advantages, targets = np.zeros_like(values), np.zeros_like(values)
+        for own in token_rows.rows_of_modules(DEFAULT_MODULE_ID).values():
+            at = packed_indices(lengths, own) if of_tokens else own
+            estimate = self._estimate(step_rows.take(own), values[at])
+            advantages[at], targets[at] = estimate.total, estimate.returns
+        self._log(
+            ROLLOUT_GROUP_RESULTS,
+            {
+                "value_mean": float(values.mean()),
+                "value_target_mean": float(targets.mean()),
+                "explained_variance": explained_variance(values, targets),
+            },
+        )
+        if not of_tokens:
+            rows = self.with_advantages(step_rows, token_rows, advantages)
+            return rows.with_response_columns(value_targets=np.repeat(targets, lengths))
+        # Of a step, for the metrics: the mean over its tokens.
+        of_steps = np.add.reduceat(advantages, first_token) / lengths
+        rows = self.with_advantages(step_rows, token_rows, of_steps.astype(np.float32))
+        return rows.with_response_columns(token_advantages=advantages, value_targets=targets)
+
+    def _estimate(self, rows: StepRows, values: np.ndarray) -> GAEAdvantages:
+        """Of one module's steps, or of their M tokens; `values`: float32[T] or float32[M]."""
+        columns = token_columns(rows) if self.config.value_level == "token" else rows
+        return gae_advantages(
             columns.rewards,
             values,
             columns.trajectory_ids,
@@ -166,18 +190,3 @@ class PPO(GroupPolicy):
             invalid_action_penalty=self.config.invalid_action_penalty,
             std_floor=self.config.advantage_std_floor,
         )
-        self._log(
-            ROLLOUT_GROUP_RESULTS,
-            {
-                "value_mean": float(values.mean()),
-                "value_target_mean": float(estimate.returns.mean()),
-                "explained_variance": explained_variance(values, estimate.returns),
-            },
-        )
-        if not of_tokens:
-            rows = self.with_advantages(step_rows, token_rows, estimate.total)
-            return rows.with_response_columns(value_targets=np.repeat(estimate.returns, lengths))
-        # Of a step, for the metrics: the mean over its tokens.
-        of_steps = np.add.reduceat(estimate.total, first_token) / lengths
-        rows = self.with_advantages(step_rows, token_rows, of_steps.astype(np.float32))
-        return rows.with_response_columns(token_advantages=estimate.total, value_targets=estimate.returns)

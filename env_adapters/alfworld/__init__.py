@@ -55,7 +55,7 @@ ALFWORLD = EnvironmentEntry(
 COMMANDS_LEFT_OUT = ("help", "inventory", "look")
 
 # Without history, and without what the game has just said: the commands tell what is held, what lies here and where the
-# agent stands. The task comes last, at a constant distance from where the answer begins: a tiny model can copy from there.
+# agent stands. The task comes last, at a constant distance from where the answer begins, whence a tiny model can copy.
 # It also knows how to answer.
 ALFWORLD_TINY_PROMPT = f"""\
 {{{{ admissible_actions | reject("in", {COMMANDS_LEFT_OUT}) | join("; ") }}}}

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import math
+
 from rllib_gigpo.env_adapters.household.layouts import OBJECTS, OPENABLE, Layout
 
 
 class Room:
     """The state of one episode.
+
+    Args:
+        layout: How it begins.
+        in_a_row: Whether the receptacles stand in a row, in the order of the layout, and `go to R` leads only to the
+            next one on the way to R; the agent begins between the two in the middle. If not, it leads to R.
 
     Attributes:
         layout: How it began, and the task.
@@ -15,8 +22,9 @@ class Room:
         checked: Receptacles whose inside the agent has seen, in the order of the first look.
     """
 
-    def __init__(self, layout: Layout):
+    def __init__(self, layout: Layout, *, in_a_row: bool = False):
         self.layout = layout
+        self._in_a_row = in_a_row
         self.place: str | None = None
         self.held: str | None = None
         self.checked: list[str] = []
@@ -59,7 +67,7 @@ class Room:
         """Carries out one of `commands()`."""
         match command.split():
             case ["go", "to", receptacle]:
-                self.place = receptacle
+                self.place = self._next_on_the_way_to(receptacle) if self._in_a_row else receptacle
             case ["open", receptacle]:
                 self._opened.add(receptacle)
             case ["take", name, "from", _]:
@@ -70,6 +78,13 @@ class Room:
                 self._receptacle_of[name] = receptacle
         if self.place is not None and not self.is_closed and self.place not in self.checked:
             self.checked.append(self.place)
+
+    def _next_on_the_way_to(self, receptacle: str) -> str:
+        row = self.layout.receptacles
+        # Half a place between the two in the middle of the row.
+        here = len(row) / 2 - 0.5 if self.place is None else row.index(self.place)
+        there = row.index(receptacle)
+        return row[math.floor(here) + 1 if there > here else math.ceil(here) - 1]
 
     def history_line(self) -> str:
         """What was checked so far, "You checked table sofa."."""

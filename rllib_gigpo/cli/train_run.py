@@ -19,6 +19,7 @@ from rllib_gigpo.cli.progress import Progress
 from rllib_gigpo.cli.run_folder import checkpoint_text, new_run_dir
 from rllib_gigpo.cli.run_logs import RunLogs
 from rllib_gigpo.cli.stop import reached
+from rllib_gigpo.report.trajectory_recorder import RECORDS_FOLDER, TrajectoryRecorder
 
 if TYPE_CHECKING:
     from ray.rllib.algorithms.algorithm import Algorithm
@@ -29,7 +30,8 @@ SUMMARY_FILE = "summary.json"
 class TrainRun:
     """A run in this process and in its own folder, `<storage_path>/<name>-<time>/`.
 
-    The folder holds summary.json, checkpoint/, TensorBoard's events, progress.csv, result.json and params.json.
+    The folder holds summary.json, checkpoint/, trajectories/, TensorBoard's events, progress.csv, result.json and
+    params.json.
     """
 
     def __init__(self, experiment: Experiment, *, console: Console) -> None:
@@ -48,6 +50,8 @@ class TrainRun:
         # than idle cores make a small model many times slower.
         torch.set_num_threads(max(1, int(self._experiment.config.num_cpus_for_main_process)))
         algo = self._experiment.config.build_algo()
+        if isinstance(recorder := getattr(algo, "recorder", None), TrajectoryRecorder):
+            recorder.folder = run_dir / RECORDS_FOLDER
         try:
             if self._experiment.restore is not None:
                 algo.restore_from_path(str(self._experiment.restore.absolute()))

@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from rllib_gigpo.columns import ANCHOR_STATE, GROUP_ID
 from rllib_gigpo.connectors.credit_groups import credit_group_id
 from rllib_gigpo.connectors.similarity_grouping import Similarity, check_similarity, merge_similar_states
 
-AnchorFunction = Callable[[Any, dict[str, Any]], str | np.ndarray]
+AnchorFunction = Callable[[Any, dict[str, Any]], Any]  # what it returns, `anchor_state_ids` must take
 Anchor = str | AnchorFunction  # "auto", "observation", "anchor_state" or a function
 
 ANCHOR_IDS = "anchor_ids"  # batch: int64[T], set by AnchorStateGrouping
@@ -37,8 +37,9 @@ def anchor_state_ids(
     """Numbers the distinct (rollout group, state) pairs by first appearance.
 
     Args:
-        observations: T states, each a str or an ndarray (not of objects). Arrays are equal when shape, dtype and bytes
-            are, so 0.0 and −0.0 differ; a str never equals an array.
+        observations: T states, each a str, an integer, an ndarray (not of objects), or a mapping or sequence of these,
+            like the observations of Dict and Tuple spaces. Arrays are equal when shape, dtype and bytes are, so 0.0 and
+            −0.0 differ; the order of a mapping's keys does not matter; kinds of states never equal each other.
         group_ids: T group ids.
         similarity_threshold: In (0, 1]: texts of a group that are at least this similar count as one state. None: only
             equal ones.
@@ -52,8 +53,7 @@ def anchor_state_ids(
         ValueError: Not one group id per state, or an option is wrong.
     """
     check_similarity(similarity_threshold, similarity)
-    # Iterating over a numpy array makes a numpy scalar per row, several times slower to hash than an int.
-    groups = group_ids.tolist() if isinstance(group_ids, np.ndarray) else list(group_ids)
+    groups = group_ids if isinstance(group_ids, np.ndarray) else list(group_ids)
     states = list(observations)
     if len(states) != len(groups):
         raise ValueError(f"observations has {len(states)} rows, group_ids has {len(groups)}; both need the same length")
@@ -64,19 +64,32 @@ def anchor_state_ids(
     ids = _equal_state_ids(states if all_text else [_state_key(s, row) for row, s in enumerate(states)], groups)
     if similarity_threshold is None:
         return ids
-    return merge_similar_states(ids, states, groups, threshold=similarity_threshold, similarity=similarity)
+    return merge_similar_states(ids, states, list(groups), threshold=similarity_threshold, similarity=similarity)
 
 
-def _equal_state_ids(keys: Sequence[Hashable], groups: Sequence[Hashable]) -> np.ndarray:
+def _equal_state_ids(keys: Sequence[Hashable], groups: Sequence[Hashable] | np.ndarray) -> np.ndarray:
     """int64[T], equal exactly where group and key are, numbered by first appearance."""
     next_id = itertools.count().__next__
     ids_of_group: defaultdict[Hashable, defaultdict[Hashable, int]] = defaultdict(lambda: defaultdict(next_id))
     ids: list[int] = []
     # A look-up gives an unseen state the next id. Mapped over a run of rows of one group, it is a loop in C.
-    for group, run in itertools.groupby(groups):
-        end = len(ids) + sum(1 for _ in run)
-        ids.extend(map(ids_of_group[group].__getitem__, keys[len(ids) : end]))
+    for group, rows in _runs(groups):
+        ids.extend(map(ids_of_group[group].__getitem__, keys[rows]))
     return np.array(ids, np.int64)
+
+
+def _runs(groups: Sequence[Hashable] | np.ndarray) -> Iterator[tuple[Hashable, slice]]:
+    """Each run of rows of one group."""
+    if isinstance(groups, np.ndarray):
+        starts = np.flatnonzero(np.append(True, groups[1:] != groups[:-1])[: len(groups)]).tolist()
+        # As lists: a numpy scalar is several times slower to hash than an int.
+        for group, start, end in zip(groups[starts].tolist(), starts, [*starts, len(groups)][1:], strict=True):
+            yield group, slice(start, end)
+        return
+    end = 0
+    for group, run in itertools.groupby(groups):
+        start, end = end, end + sum(1 for _ in run)
+        yield group, slice(start, end)
 
 
 def _text(state: Any, row: int) -> str:
@@ -96,10 +109,16 @@ def _state_key(state: Any, row: int) -> Hashable:
     if isinstance(state, np.ndarray) and not state.dtype.hasobject:
         flat = np.ascontiguousarray(state).reshape(-1)  # a copy only where the array is not contiguous
         return state.shape, state.dtype.str, hashlib.blake2b(flat.view(np.uint8).data, digest_size=16).digest()
+    if isinstance(state, Mapping):
+        return "mapping", tuple((str(name), _state_key(state[name], row)) for name in sorted(state, key=str))
+    if isinstance(state, tuple | list):
+        return "sequence", tuple(_state_key(part, row) for part in state)
+    if isinstance(state, int | np.integer | np.bool_):
+        return "integer", int(state)
     described = f"ndarray of {state.dtype}" if isinstance(state, np.ndarray) else type(state).__name__
     raise TypeError(
-        f"the anchor state of row {row} is a {described}; it must be a str or an ndarray of numbers. "
-        "Pass `anchor=` a function (observation, info) that returns one"
+        f"the anchor state of row {row} is or holds a {described}; it must be a str, an integer, an ndarray of numbers "
+        "or a mapping or sequence of these. Pass `anchor=` a function (observation, info) that returns one"
     )
 
 
@@ -162,7 +181,7 @@ class AnchorStateGrouping(ConnectorV2):
         """
         Args:
             anchor: "observation"; "anchor_state", the environment's own `info["anchor_state"]`; "auto", that where a
-                step's info has it, else the observation; or a function (observation, info) -> str | ndarray.
+                step's info has it, else the observation; or a function (observation, info) -> state.
             similarity_threshold, similarity: As in `anchor_state_ids`.
 
         Raises:
@@ -199,11 +218,11 @@ class AnchorStateGrouping(ConnectorV2):
 
         Raises:
             ValueError: An info lacks "group_id", or "anchor_state" where that is asked for.
-            TypeError: An anchor state is neither str nor ndarray, or similarity is asked for and it is no str.
+            TypeError: An anchor state is of another kind than `anchor_state_ids` takes.
         """
         states = [self._anchor_state(episode, t) for episode in episodes for t in range(len(episode))]
         lengths = np.array([len(episode) for episode in episodes], np.int64)
-        groups = [credit_group_id(episode) for episode in episodes for _ in range(len(episode))]
+        groups = np.repeat(np.array([credit_group_id(episode) for episode in episodes], np.int64), lengths)
         anchor_ids = anchor_state_ids(
             states, groups, similarity_threshold=self.similarity_threshold, similarity=self.similarity
         )

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
 from rllib_gigpo.columns import IS_ACTION_VALID
-from rllib_gigpo.env_runners.trajectories import by_trajectory
-
-logger = logging.getLogger(__name__)
 
 # Counter, by agent, of the trajectories in which it never acted.
 _AGENTS, _SILENT = "agents/", "/silent_trajectories"
@@ -41,30 +37,13 @@ def agent_metrics(episodes: Sequence[SingleAgentEpisode], counts: Counter[str]) 
             f"{_AGENTS}{agent_id}/invalid_action_share": 1.0 - float(np.mean(valid)),
             silent_trajectories(agent_id): float(counts[silent_trajectories(agent_id)]),
         }
-    for agent_id in _silent_agents(episodes, counts):
+    for agent_id in silent_agents(episodes, counts):
         metrics[f"{_AGENTS}{agent_id}/steps"] = 0.0
     return metrics
 
 
-def warn_of_silence(
-    episodes: Sequence[SingleAgentEpisode], counts: Counter[str], *, module_ids: Collection[str]
-) -> None:
-    """Warns of agents that acted in no trajectory of an iteration, and of modules that acted for nobody."""
-    if not episodes or episodes[0].agent_id is None:
-        return
-    for agent_id in _silent_agents(episodes, counts):
-        logger.warning(
-            "agent %r acted in none of the %d trajectories of this iteration, so nothing is learned for it: the "
-            "environment never showed it anything. If that stays so, look at its observations, or take it out of "
-            "possible_agents.",
-            agent_id,
-            len(by_trajectory(episodes)),
-        )
-    for module_id in sorted(set(module_ids) - {episode.module_id for episode in episodes}):
-        logger.warning("module %r acted for no agent in this iteration, so it learns nothing", module_id)
-
-
-def _silent_agents(episodes: Sequence[SingleAgentEpisode], counts: Counter[str]) -> list[str]:
+def silent_agents(episodes: Sequence[SingleAgentEpisode], counts: Counter[str]) -> list[str]:
+    """The agents that acted in none of the trajectories."""
     acted = {episode.agent_id for episode in episodes}
     agents = [name[len(_AGENTS) : -len(_SILENT)] for name, n in counts.items() if n and name.endswith(_SILENT)]
     return [agent_id for agent_id in agents if agent_id not in acted]

@@ -82,3 +82,11 @@ def test_every_metric_is_in_the_glossary(config_class, kl_in):
     assert unknown == []
     endings = set(result["env_runners"]["endings"])
     assert endings <= known
+
+
+def test_the_troubleshooting_page_names_metrics_and_settings_that_exist():
+    page = (ROOT / "docs" / "troubleshooting.md").read_text()
+    named = {name.split("=")[0].split("/")[-1] for name in re.findall(r"`([a-z_/…]+(?:=[^`]*)?)`", page)}
+    assert len(named) > 30
+    unknown = {name for name in named - documented_metrics() if not hasattr(GiGPOConfig(), name)}
+    assert unknown == {"anchor_state", "hf"}  # an info, and an engine

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from rllib_gigpo.algorithms.gigpo.gigpo import GiGPO, GiGPOConfig
 from rllib_gigpo.cli.main import app
 from rllib_gigpo.columns import ENDING, GROUP_ID, MEMBER, PROMPT_IDS, RESPONSE_IDS
+from rllib_gigpo.env_runners import silence
 from rllib_gigpo.rows import TokenRows
 from tests.algorithm_cases import record_samples
 from tests.learner_cases import max_difference
@@ -183,6 +184,20 @@ def test_an_agent_that_never_acts_is_loud_and_trains_nothing(
     assert results["env_runners"]["agents"]["bob"] == {"steps": 0, "silent_trajectories": 8}
     changed = changes(before, weights_of(algo))
     assert changed["BOB"] == 0 < changed["ANN"]
+
+
+def test_a_module_that_goes_on_without_an_act_ends_the_run_unless_it_is_not_to_learn(
+    model: Path, build: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(silence, "SILENT_ITERATIONS_ALLOWED", 1)
+    config = two_agent_config(model, kind="silent", steps=1)
+    algo = build(config)
+    algo.train()
+    with pytest.raises(RuntimeError, match=r"module 'BOB' acted for no agent in 2 iterations.*policies_to_train"):
+        algo.train()
+    only_ann_learns = build(config.copy(copy_frozen=False).multi_agent(policies_to_train=["ANN"]))
+    for _ in range(2):
+        only_ann_learns.train()
 
 
 def test_every_metric_of_agents_and_modules_is_in_the_glossary(model: Path, build: Any) -> None:

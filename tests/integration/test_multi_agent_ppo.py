@@ -58,6 +58,21 @@ def test_the_critic_of_a_module_that_acted_for_nobody_learns_nothing(model: Path
     assert min(changes["ANN"], changes["ANN_critic"]) > 0
 
 
+@pytest.mark.parametrize("value_level", ["step", "token"])
+def test_advantages_are_normalized_over_the_modules_own_rows(model: Path, value_level: str) -> None:
+    algo = ppo_config(model).training(value_level=value_level).build_algo()
+    recorded, with_credit = [], algo.with_credit
+    algo.with_credit = lambda *rows: recorded.append(with_credit(*rows)) or recorded[-1]
+    algo.train()
+    algo.stop()
+    of_module = recorded[0].by_module("")
+    assert of_module.keys() == {"ANN", "BOB"}
+    for own in of_module.values():
+        advantages = own.advantages if value_level == "step" else own.token_advantages
+        # Not all equal, or they would be 0.
+        np.testing.assert_allclose((advantages.mean(), advantages.std(ddof=1)), (0, 1), atol=1e-4)
+
+
 def test_adapters_of_policies_share_a_model_and_those_of_critics_another(model: Path) -> None:
     algo = ppo_config(model).language_model(lora_rank=2).build_algo()
     modules = algo.learner_group._learner.module

@@ -217,6 +217,15 @@ class _RaisesOnOddTasks(gym.Wrapper):
         return observation, 10.0, True, False, {**info, "won": True}
 
 
+def test_levels_that_cannot_be_generated_end_the_run_with_the_options_to_change():
+    levels = {"size": 5, "min_solution_length": 40, "max_solution_length": 50, "max_steps": 50, "max_tries": 2}
+    config = small_config(groups_per_iteration=1, group_size=2).environment("Sokoban", env_config=levels)
+    algo = config.build_algo()
+    with pytest.raises(RuntimeError, match=r"(?s)all 2 trajectories .*none of max_tries=2 levels .*lower min_solution"):
+        algo.train()
+    algo.stop()
+
+
 def test_a_panel_task_that_fails_is_not_won():
     algo = small_config().environment(_RaisesOnOddTasks).build_algo()
     panel = algo.evaluate()["env_runners"]

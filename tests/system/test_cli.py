@@ -121,6 +121,7 @@ def test_a_run_leaves_a_summary_logs_and_the_way_to_evaluate_it(python_run: Path
     assert summary["iterations"] == 2
     assert summary["panel_size"] == 4
     assert {"progress.csv", "result.json", "params.json"} <= {path.name for path in python_run.iterdir()}
+    assert len(list((python_run / "trajectories").iterdir())) == 2
     assert list(python_run.glob("events.out.tfevents.*"))
 
 
@@ -134,6 +135,18 @@ def test_a_restored_run_continues_with_the_weights_and_the_count_of_the_checkpoi
     straight = rllib("train", "file", file, "--storage-path", tmp_path / "b", "-s", stop)
     assert "iteration 1 " not in continued.stdout
     assert_same_weights(written_path(continued).parent / "checkpoint", written_path(straight).parent / "checkpoint")
+
+
+def test_report_writes_one_file_with_what_the_run_recorded(python_run: Path, tmp_path: Path) -> None:
+    result = rllib("report", python_run, "--out", tmp_path / "report.html")
+    assert result.stdout == f"report: {tmp_path / 'report.html'}\n"
+    page = (tmp_path / "report.html").read_text()
+    assert 'id="trajectories-2"' in page
+    assert "Step groups by size" in page
+    wrong = rllib("report", python_run / "checkpoint", exit_code=2)
+    assert "has no result.json" in wrong.output
+    wrong = rllib("report", python_run, "--out", tmp_path / "nowhere" / "report.html", exit_code=2)
+    assert "does not exist" in wrong.output
 
 
 def test_evaluate_plays_the_panel_of_the_training_and_writes_it(python_run: Path, tmp_path: Path) -> None:

@@ -94,6 +94,17 @@ def test_pair_index_is_equal_exactly_where_both_are():
     assert dense_index(np.array([7, -3, 7])).tolist() == [1, 0, 1]
 
 
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.tuples(st.integers(-3, 60), st.integers(0, 5)), min_size=1, max_size=40))
+def test_indices_are_ranks_whether_ids_are_nearly_dense_or_not(pairs):
+    ids, others = np.array(pairs, np.int64).T
+    for column in (ids, ids * 10**12, others):
+        assert dense_index(column).tolist() == [sorted(set(column.tolist())).index(i) for i in column.tolist()]
+    index = pair_index(dense_index(ids), dense_index(others))
+    assert sorted(set(index.tolist())) == list(range(len(set(pairs))))
+    assert all((index[i] == index[j]) == (a == b) for i, a in enumerate(pairs) for j, b in enumerate(pairs))
+
+
 def test_as_float32_saturates():
     assert as_float32(np.array([1e60, -1e60, 1.5])).tolist() == [
         np.finfo(np.float32).max,

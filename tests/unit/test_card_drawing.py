@@ -32,7 +32,7 @@ def distinct(images: list[np.ndarray]) -> int:
 )
 def test_a_picture_is_rgb_of_300_by_300(image: np.ndarray) -> None:
     assert (image.shape, image.dtype) == ((300, 300, 3), np.uint8)
-    assert len(np.unique(image.reshape(-1, 3), axis=0)) > 2
+    assert len(np.unique(image @ np.array([1, 2**8, 2**16]))) > 2
 
 
 def test_every_card_looks_different_wherever_it_lies() -> None:

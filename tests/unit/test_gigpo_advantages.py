@@ -186,7 +186,7 @@ def test_permuting_trajectories_permutes_the_result(seed, reference, norm):
         np.testing.assert_allclose(one[rows], other, rtol=1e-5, atol=1e-5)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=15)
 @given(st.integers(0, 10_000), st.sampled_from(["paper", "verl-agent"]))
 def test_a_group_does_not_depend_on_the_other_groups(seed, reference):
     """All groups use the same anchor ids, so anything that leaks between groups shows."""
@@ -210,7 +210,7 @@ def test_without_step_weight_the_total_is_grpos(reference, norm):
     assert np.array_equal(gigpo.episode, grpo.episode)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=30)
 @given(
     st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32), min_size=1, max_size=20),
     st.sampled_from(["paper", "verl-agent"]),

@@ -1,9 +1,11 @@
 import numpy as np
 import pytest
 
-from rllib_gigpo.algorithms.group_policy.group_credit import credit_metrics, has_signal
+from rllib_gigpo.algorithms.gagpo.advantages import gagpo_advantages
+from rllib_gigpo.algorithms.group_policy.group_credit import advantages_of_modules, credit_metrics, has_signal
 from rllib_gigpo.algorithms.group_policy.sharding import shard_rows
-from rllib_gigpo.rows import TokenRows
+from rllib_gigpo.algorithms.reinforce.advantages import reinforce_plus_plus_advantages
+from rllib_gigpo.rows import StepRows, TokenRows
 
 pytestmark = pytest.mark.unit
 
@@ -22,6 +24,38 @@ def test_credit_metrics_count_groups_not_rows():
     assert metrics["advantage_iqr"] == 0
     assert metrics["advantage_above_one_share"] == pytest.approx(2 / 5)
     assert credit_metrics(np.zeros(0, np.float32), np.zeros(0, np.int64)) == {}
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda r: reinforce_plus_plus_advantages(r.rewards, r.trajectory_ids, r.group_ids).total,
+        lambda r: (
+            gagpo_advantages(r.rewards, r.trajectory_ids, r.group_ids, r.anchor_ids, normalize_over="batch").total
+        ),
+    ],
+    ids=["REINFORCE++", "GAGPO over the batch"],
+)
+def test_what_is_normalized_over_the_batch_is_so_over_the_steps_of_one_module(compute):
+    """Two modules take turns; the second one's rewards are a hundred times those of the first, and shifted."""
+    rng = np.random.default_rng(0)
+    trajectories = np.repeat(np.arange(12), 3)
+    second = trajectories % 2 == 1
+    rewards = rng.normal(size=36).astype(np.float32)
+    rows = StepRows(
+        rewards=np.where(second, 100 * rewards + 500, rewards).astype(np.float32),
+        invalid=np.zeros(36, bool),
+        trajectory_ids=trajectories,
+        group_ids=trajectories % 2,
+        anchor_ids=rng.integers(0, 3, 36),
+        terminated=np.zeros(36, bool),
+        response_lengths=np.ones(36, np.int64),
+    )
+    together = advantages_of_modules(rows, [np.arange(36)], compute)
+    apart = advantages_of_modules(rows, [np.flatnonzero(~second), np.flatnonzero(second)], compute)
+    for own in (~second, second):
+        np.testing.assert_allclose((apart[own].mean(), apart[own].std(ddof=1)), (0, 1), atol=1e-5)
+    assert together[~second].std() < 0.1 * together[second].std(), "or the test shows nothing"
 
 
 def rows_of(lengths: list[int]) -> TokenRows:

@@ -20,9 +20,9 @@ LAYOUT = Layout({"apple": "drawer", "pen": "drawer", "mug": "table"}, "apple", "
 FETCHED = ["go to drawer", "open drawer", "take apple from drawer"]
 
 
-def room_after(*commands: str) -> Room:
+def room_after(*commands: str, in_a_row: bool = False) -> Room:
     """The room of `LAYOUT` after commands, each of which must have been possible."""
-    room = Room(LAYOUT)
+    room = Room(LAYOUT, in_a_row=in_a_row)
     for command in commands:
         assert command in room.commands(), command
         room.do(command)
@@ -91,6 +91,48 @@ def test_putting_the_right_object_in_its_destination_is_all_it_takes() -> None:
     assert room_after(*fridge_open, "put apple in fridge").is_done
     swapped = ["go to table", "take mug from table", "go to fridge", "open fridge", "put mug in fridge"]
     assert not room_after(*swapped).is_done
+
+
+@pytest.mark.parametrize(
+    ("commands", "place"),
+    [
+        # fridge cabinet drawer | table shelf sofa; one begins in the middle.
+        (["go to fridge"], "drawer"),
+        (["go to drawer"], "drawer"),
+        (["go to table"], "table"),
+        (["go to sofa"], "table"),
+        (["go to fridge"] * 2, "cabinet"),
+        (["go to fridge"] * 3, "fridge"),
+        (["go to sofa"] * 2, "shelf"),
+        (["go to sofa", "go to fridge"], "drawer"),
+    ],
+)
+def test_in_a_row_one_gets_one_place_nearer_only(commands: list[str], place: str) -> None:
+    assert room_after(*commands, in_a_row=True).place == place
+
+
+def test_in_a_row_what_one_passes_is_seen_and_within_reach() -> None:
+    room = room_after("go to fridge", "open drawer", in_a_row=True)
+    assert room.state_line() == "You are at the drawer. You see apple pen. You hold nothing."
+    assert "take apple from drawer" in room.commands() and "go to drawer" not in room.commands()
+
+
+def test_in_a_row_every_task_can_be_won_in_25_steps_but_not_by_chance() -> None:
+    env = Household(in_a_row=True, max_steps=25)
+
+    def nearest(actions: list[str]) -> str:
+        here = 2.5 if env.room.place is None else RECEPTACLES.index(env.room.place)
+        return min(actions, key=lambda action: abs(RECEPTACLES.index(action.removeprefix("go to ")) - here))
+
+    for task in range(200):
+        env.reset(options={"task": task})
+        ended = False
+        while not ended:
+            actions = expert_actions(env.room)
+            _, reward, terminated, truncated, _ = env.step(nearest(actions) if len(actions) > 1 else actions[0])
+            ended = terminated or truncated
+        assert reward == 10
+    assert wins(env, range(300), at_random(0)) < 0.05
 
 
 def test_a_win_is_worth_10_and_terminates() -> None:
@@ -210,6 +252,7 @@ def test_random_play_hardly_ever_wins() -> None:
         ({"num_objects": 0}, "num_objects is 0; it must be an integer from 1 to 6"),
         ({"num_objects": 7}, "num_objects is 7"),
         ({"num_objects": "4"}, "num_objects is '4'"),
+        ({"in_a_row": 1}, r"in_a_row is 1; allowed are \[False, True\]"),
     ],
 )
 def test_wrong_options_are_refused(options: dict, message: str) -> None:

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rllib_gigpo.learners.micro_batches import micro_batches, mini_batches, pad_rows
@@ -15,6 +15,7 @@ from rllib_gigpo.rows import TokenRows
 pytestmark = pytest.mark.unit
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.integers(0, 40), st.integers(1, 12), st.integers(0, 1000))
 def test_mini_batches_hold_each_row_once_and_differ_by_at_most_one_row(num_rows: int, count: int, seed: int) -> None:
     parts = mini_batches(num_rows, count, np.random.default_rng(seed))
@@ -40,6 +41,7 @@ def test_no_mini_batch_at_all_is_refused() -> None:
         mini_batches(5, 0, np.random.default_rng(0))
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.lists(st.integers(1, 50), max_size=40), st.integers(1, 200))
 def test_micro_batches_hold_each_row_once_within_the_budget(lengths: list[int], budget: int) -> None:
     array = np.array(lengths, np.int64)
@@ -49,6 +51,7 @@ def test_micro_batches_hold_each_row_once_within_the_budget(lengths: list[int], 
         assert len(group) == 1 or array[group].max() * len(group) <= budget
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=40), st.integers(1, 200))
 def test_micro_batches_are_greedy_over_sorted_rows(lengths: list[int], budget: int) -> None:
     array = np.array(lengths, np.int64)

@@ -11,8 +11,9 @@ from rllib_gigpo.columns import WEIGHTS_VERSION as VERSION
 from rllib_gigpo.connectors.anchor_states import ANCHOR_IDS, AnchorStateGrouping
 from rllib_gigpo.connectors.credit_groups import credit_group_id
 from rllib_gigpo.connectors.token_rows import STEP_ROWS, TOKEN_ROWS, TokenRowPacking
-from rllib_gigpo.env_runners.agent_metrics import silent_trajectories, warn_of_silence
+from rllib_gigpo.env_runners.agent_metrics import silent_trajectories
 from rllib_gigpo.env_runners.rollout_metrics import rollout_metrics
+from rllib_gigpo.env_runners.silence import SILENT_ITERATIONS_ALLOWED, SilenceWatch
 from rllib_gigpo.rows import TokenRows
 
 pytestmark = pytest.mark.unit
@@ -115,9 +116,25 @@ def test_an_agent_that_never_acts_is_loud(caplog: pytest.LogCaptureFixture) -> N
     silent = [episode(0, member, "ann", "ANN", [1.0]) for member in (0, 1)]
     counts = Counter({silent_trajectories("bob"): 2})
     assert rollout_metrics(silent, counts)["agents/bob/steps"] == 0.0
-    warn_of_silence(silent, counts, module_ids=["ANN", "BOB"])
+    watch = SilenceWatch(["ANN", "BOB"], may_learn=lambda module_id: True)
+    watch.look_at(silent, counts)
     assert "agent 'bob' acted in none of the 2 trajectories" in caplog.text
     assert "module 'BOB' acted for no agent" in caplog.text
     caplog.clear()
-    warn_of_silence(two_agents(), Counter(), module_ids=["ANN", "BOB"])
+    watch.look_at(two_agents(), Counter())
     assert not caplog.text
+
+
+def test_a_module_without_an_act_for_too_long_is_an_error_if_it_is_to_learn() -> None:
+    silent = [e for e in two_agents() if e.agent_id == "ann"]
+    watch = SilenceWatch(["ANN", "BOB"], may_learn=lambda module_id: True)
+    for _ in range(2):
+        for _ in range(SILENT_ITERATIONS_ALLOWED):
+            watch.look_at(silent, Counter())
+        watch.look_at(two_agents(), Counter())
+    with pytest.raises(RuntimeError, match="module 'BOB' acted for no agent in 10 iterations on end"):
+        for _ in range(SILENT_ITERATIONS_ALLOWED + 1):
+            watch.look_at(silent, Counter())
+    only_ann_learns = SilenceWatch(["ANN", "BOB"], may_learn=lambda module_id: module_id == "ANN")
+    for _ in range(SILENT_ITERATIONS_ALLOWED + 1):
+        only_ann_learns.look_at(silent, Counter())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import combinations_with_replacement, permutations, product
 
 import pytest
 
@@ -113,8 +113,8 @@ def test_cards_are_drawn_evenly(face_cards_as_ten: bool, highest: int) -> None:
 
 def test_the_expert_wins_every_solvable_task_and_chance_none() -> None:
     env = Points24(solvable_only=True)
-    assert wins(env, range(60), expert) == 1.0
-    assert wins(env, range(300), at_random(0)) < 0.01
+    assert wins(env, range(40), expert) == 1.0
+    assert wins(env, range(100), at_random(0)) < 0.02
 
 
 def test_as_published_some_hands_cannot_win() -> None:
@@ -147,11 +147,10 @@ def test_the_solver_knows_classic_hands(numbers: tuple[int, ...], solvable: bool
 
 def test_the_solver_misses_nothing_that_brute_force_finds() -> None:
     patterns = ("{}{}{}{}{}", "({}{}{}){}{}", "{}{}({}{}{})")
-    for numbers in product(range(1, 10, 2), repeat=3):
+    for numbers in combinations_with_replacement(range(1, 10, 2), 3):
         values = {
             evaluate(pattern.format(a, x, b, y, c))
-            for a, b, c in {(p, q, r) for p in numbers for q in numbers for r in numbers}
-            if sorted((a, b, c)) == sorted(numbers)
+            for a, b, c in set(permutations(numbers))
             for x, y in product("+-*/", repeat=2)
             for pattern in patterns
         }

@@ -122,7 +122,11 @@ def test_nothing_leaks_from_one_trajectory_into_another():
 
 
 @settings(deadline=None, max_examples=40)
-@given(st.lists(st.floats(-(2.0**96), 2.0**96, width=32), min_size=1, max_size=40), st.floats(0, 1), st.floats(0, 1))
+@given(
+    st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32), min_size=1, max_size=40),
+    st.floats(0, 1),
+    st.floats(0, 1),
+)
 def test_finite_input_gives_finite_output(rewards, gamma, lambda_):
     rows = np.arange(len(rewards))
     for column in gae_advantages(rewards, rewards[::-1], rows // 7, gamma=gamma, lambda_=lambda_):
@@ -148,6 +152,7 @@ def test_the_std_floor_limits_small_differences():
         (([1, 1], [0, 0], [0, 1]), {"invalid_action_penalty": -1}, "invalid_action_penalty is -1"),
         (([1, 1], [0, 0], [0, 0]), {"terminated": [True, True]}, r"terminated\[0\] is True, but the trajectory goes"),
         (([1, 1], [0, math.inf], [0, 1]), {}, r"values\[1\] is inf; values must be finite"),
+        (([1, 1], [0, 1e39], [0, 1]), {}, r"values\[1\] is 1e\+39; values must be finite as float32"),
         (([1, 1], [0], [0, 1]), {}, "values has 1 rows"),
         (([1, math.nan], [0, 0], [0, 1]), {}, r"rewards\[1\] is nan"),
         (([1, 1, 1], [0, 0, 0], [0, 1, 0]), {}, r"trajectory_ids\[2\] is 0, which had ended before"),

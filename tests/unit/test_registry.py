@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import pytest
 
@@ -48,14 +49,24 @@ def test_an_unlike_name_gets_no_suggestion() -> None:
 
 def test_two_distributions_with_one_name_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     both = [EntryPoint("Mine", f"package_{n}:MINE", registry.ENVIRONMENTS) for n in (1, 2)]
-    monkeypatch.setattr(registry, "entry_points", lambda group: both)
+    monkeypatch.setattr(registry, "_installed", lambda group, state_of_path: both)
     with pytest.raises(ValueError, match=r"'Mine'.*package_1:MINE and package_2:MINE"):
         registry.environment_names()
 
 
+def test_a_distribution_that_is_installed_meanwhile_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert "LateGame" not in registry.environment_names()
+    metadata = tmp_path / "late_game-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: late-game\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text(f"[{registry.ENVIRONMENTS}]\nLateGame = late_game:LATE_GAME\n")
+    assert "LateGame" in registry.environment_names()
+
+
 def test_an_entry_point_of_a_wrong_type_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = EntryPoint("Mine", "collections:OrderedDict", registry.ENVIRONMENTS)
-    monkeypatch.setattr(registry, "entry_points", lambda group: [wrong])
+    monkeypatch.setattr(registry, "_installed", lambda group, state_of_path: [wrong])
     with pytest.raises(TypeError, match=r"'Mine'.*must be an EnvironmentEntry"):
         registry.environment("Mine")
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rllib_gigpo.algorithms.gagpo import GAGPOConfig
+from rllib_gigpo.algorithms.gagpo import GAGPO, GAGPOConfig
 from rllib_gigpo.algorithms.gagpo.advantages import gagpo_advantages
-from rllib_gigpo.algorithms.gigpo import GiGPOConfig
+from rllib_gigpo.algorithms.gigpo import GiGPO, GiGPOConfig
 from rllib_gigpo.algorithms.gigpo.advantages import gigpo_advantages
 from rllib_gigpo.algorithms.grpo import GRPO
 from rllib_gigpo.algorithms.grpo.advantages import grpo_advantages
@@ -20,6 +20,7 @@ from rllib_gigpo.algorithms.rloo import RLOOConfig
 from rllib_gigpo.algorithms.rloo.advantages import rloo_advantages
 from rllib_gigpo.connectors.anchor_states import AnchorStateGrouping, anchor_state_ids
 from rllib_gigpo.env_adapters import embedded_model_path
+from rllib_gigpo.rows import StepRows
 
 pytestmark = pytest.mark.unit
 
@@ -69,7 +70,12 @@ def test_reinforce_plus_plus_compares_over_groups_of_one():
 @pytest.mark.parametrize(
     ("function", "options", "message"),
     [
+        (grpo_advantages, {"std_floor": np.inf}, "std_floor is inf; it must be finite as float32"),
+        (grpo_advantages, {"reference": "code"}, "reference is 'code'"),
         (rloo_advantages, {"invalid_action_penalty": -1}, "invalid_action_penalty is -1"),
+        (rloo_advantages, {"invalid_action_penalty": 1e39}, r"invalid_action_penalty is 1e\+39; it must be finite"),
+        (reinforce_plus_plus_advantages, {"gamma": np.nan}, "gamma is nan"),
+        (reinforce_plus_plus_advantages, {"gamma": -0.1}, "gamma is -0.1"),
         (reinforce_plus_plus_advantages, {"gamma": 2}, "gamma is 2"),
         (reinforce_plus_plus_advantages, {"std_floor": -1}, "std_floor is -1"),
         (reinforce_plus_plus_advantages, {"invalid": [True]}, "invalid has 1 rows"),
@@ -111,7 +117,7 @@ def random_rows(seed, groups=3, members=4, longest=6, states=4):
     return columns, rng.random(rows) < 0.3
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=40)
 @given(NAMES, st.integers(0, 10_000))
 def test_permuting_trajectories_and_groups_permutes_the_result(name, seed):
     function = ALGORITHMS[name][0]
@@ -125,7 +131,7 @@ def test_permuting_trajectories_and_groups_permutes_the_result(name, seed):
         np.testing.assert_allclose(one[rows], other, rtol=1e-5, atol=1e-5)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(st.sampled_from(["grpo", "grpo-mean", "gigpo", "gigpo-mean", "rloo"]), st.integers(0, 10_000), st.floats(-9, 9))
 def test_a_constant_on_every_return_of_a_group_leaves_the_trajectory_advantage(name, seed, constant):
     function = ALGORITHMS[name][0]
@@ -137,7 +143,7 @@ def test_a_constant_on_every_return_of_a_group_leaves_the_trajectory_advantage(n
     np.testing.assert_allclose(getattr(after, level), getattr(before, level), rtol=1e-4, atol=1e-4)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=40)
 @given(NAMES, st.integers(0, 10_000), st.floats(0.1, 100))
 def test_scaling_the_rewards_scales_the_result_or_leaves_it_where_it_is_divided_by_std(name, seed, factor):
     function, divides, _ = ALGORITHMS[name]
@@ -148,7 +154,7 @@ def test_scaling_the_rewards_scales_the_result_or_leaves_it_where_it_is_divided_
     np.testing.assert_allclose(after, before * (1 if divides else factor), rtol=2e-2 if divides else 1e-4, atol=1e-4)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=40)
 @given(
     NAMES,
     st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32), min_size=1, max_size=20),
@@ -160,7 +166,56 @@ def test_every_finite_reward_gives_finite_results(name, rewards, states):
         assert np.isfinite(column).all()
 
 
-@settings(deadline=None, max_examples=60)
+LARGEST = float(np.finfo(np.float32).max)
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+@pytest.mark.parametrize("states", [1, 3])
+def test_the_largest_rewards_and_penalties_give_finite_results(name, states):
+    """Their sums, squares and differences overflow float32 many times over."""
+    rng = np.random.default_rng(0)
+    rewards = LARGEST * rng.choice([-1.0, 1.0, 0.0, 1e-38], 60)
+    rows, invalid = np.arange(60), rng.random(60) < 0.5
+    columns = (rewards, rows // 5, rows // 20, rows % states)
+    for column in ALGORITHMS[name][0](*columns, invalid=invalid, invalid_action_penalty=LARGEST):
+        assert np.isfinite(column).all()
+
+
+WRONG_COLUMNS = [
+    ({"rewards": [1, np.nan, 3, 4]}, r"rewards\[1\] is nan; rewards must be finite"),
+    ({"rewards": [1, 2, -np.inf, 4]}, r"rewards\[2\] is -inf; rewards must be finite"),
+    ({"rewards": [1, 2, 3]}, "trajectory_ids has 4 rows, rewards has 3"),
+    ({"rewards": [[1, 2, 3, 4]]}, r"rewards has shape \(1, 4\); it must have one dimension"),
+    ({"trajectory_ids": [0, 0, 1]}, "trajectory_ids has 3 rows, rewards has 4"),
+    ({"trajectory_ids": [0, 1, 0, 1]}, r"trajectory_ids\[2\] is 0, which had ended before"),
+    ({"trajectory_ids": [0.0, 0.0, 1.0, 1.0]}, "trajectory_ids has dtype float64"),
+    ({"group_ids": [0, 0, 0]}, "group_ids has 3 rows, rewards has 4"),
+    ({"group_ids": [0, 0, 0, 1]}, r"group_ids\[3\] is 1, but trajectory 1 began in group 0"),
+    ({"anchor_ids": [0, 1, 0]}, "anchor_ids has 3 rows, rewards has 4"),
+    ({"anchor_ids": [0.0, 1.0, 0.0, 1.0]}, "anchor_ids has dtype float64"),
+    ({"invalid": [True]}, "invalid has 1 rows, rewards has 4"),
+    ({"invalid": [0, 1, 0, 1]}, "invalid has dtype int64"),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "changed", "message"),
+    [
+        (name, *wrong)
+        for name in sorted(ALGORITHMS)
+        for wrong in WRONG_COLUMNS
+        if name.startswith(("gigpo", "gagpo")) or "anchor_ids" not in wrong[0]  # the others do not compare states
+    ],
+)
+def test_a_wrong_column_is_named_with_its_row(name, changed, message):
+    columns = {"rewards": [1, 2, 3, 4], "trajectory_ids": [0, 0, 1, 1], "group_ids": [0] * 4, "anchor_ids": [0, 1] * 2}
+    columns |= changed
+    invalid = columns.pop("invalid", None)
+    with pytest.raises(ValueError, match=message):
+        ALGORITHMS[name][0](*columns.values(), invalid=invalid)
+
+
+@settings(deadline=None, max_examples=30)
 @given(st.sampled_from([n for n in ALGORITHMS if ALGORITHMS[n][2]]), st.integers(0, 10_000))
 def test_a_group_does_not_depend_on_the_other_groups(name, seed):
     """All groups use the same anchor ids, so anything that leaks between groups shows."""
@@ -226,6 +281,41 @@ def test_only_reinforce_plus_plus_takes_groups_of_one():
 def test_a_wrong_config_value_is_named(config_class, key, value, message):
     with pytest.raises(ValueError, match=message):
         ready(config_class()).training(**{key: value}).validate()
+
+
+def bare(algorithm, config):
+    """An algorithm that has its config and was never set up, for which it would need Ray."""
+    instance = algorithm.__new__(algorithm)
+    instance.config = config
+    return instance
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "training", "function", "options"),
+    [
+        (GAGPO, {"lambda_": 0.5}, gagpo_advantages, {"lambda_": 0.5}),
+        (GAGPO, {"gamma": 0.5, "invalid_action_penalty": 2.0}, gagpo_advantages, {"gamma": 0.5}),
+        (GAGPO, {"bootstrap_truncated": True}, gagpo_advantages, {"terminated": np.zeros(40, bool)}),
+        (GAGPO, {"advantage_normalization": "batch"}, gagpo_advantages, {"normalize_over": "batch"}),
+        (GAGPO, {"advantage_normalization": "none"}, gagpo_advantages, {"normalize": False}),
+        (GAGPO, {"trajectory_advantage_weight": 1.0}, gagpo_advantages, {"trajectory_advantage_weight": 1.0}),
+        (GAGPO, {"advantage_std_floor": 9.0}, gagpo_advantages, {"std_floor": 9.0}),
+        (GiGPO, {"step_advantage_weight": 0.4}, gigpo_advantages, {"step_advantage_weight": 0.4}),
+        (GiGPO, {"advantage_norm": "mean", "gamma": 0.5}, gigpo_advantages, {"norm": "mean", "gamma": 0.5}),
+        (GiGPO, {"reference": "verl-agent"}, gigpo_advantages, {"reference": "verl-agent"}),
+        (GiGPO, {"advantage_std_floor": 9.0}, gigpo_advantages, {"std_floor": 9.0}),
+    ],
+)
+def test_the_keys_of_the_config_reach_the_function(algorithm, training, function, options):
+    (rewards, trajectory_ids, group_ids, anchor_ids), invalid = random_rows(0, members=3, longest=16)
+    columns = [column[:40] for column in (rewards.astype(np.float32), trajectory_ids, group_ids, anchor_ids)]
+    step_rows = StepRows(*columns[:1], invalid[:40], *columns[1:], np.zeros(40, bool), np.ones(40, np.int64))
+    config = algorithm.get_default_config().training(**training)
+    found = algorithm.compute_advantages(bare(algorithm, config), step_rows)
+    penalty = {"invalid_action_penalty": training.get("invalid_action_penalty", 0.1)}
+    expected = function(*columns, invalid=invalid[:40], **penalty, **options).total
+    np.testing.assert_array_equal(found, expected)
+    assert not np.allclose(found, function(*columns, invalid=invalid[:40]).total), "or the test shows nothing"
 
 
 @pytest.mark.parametrize("config_class", [GiGPOConfig, GAGPOConfig])

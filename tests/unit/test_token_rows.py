@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rllib_gigpo.rows import TokenRowBatch, TokenRows
@@ -51,6 +51,7 @@ def test_rows_are_packed_prompt_then_response() -> None:
     assert rows.token_ids.dtype == np.int32 and rows.rollout_logp.dtype == np.float32
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(1, 5)), min_size=1, max_size=8), st.data())
 def test_take_keeps_every_column_of_a_row_together(sizes: list[tuple[int, int]], data: st.DataObject) -> None:
     rows = _rows(sizes)

@@ -16,7 +16,7 @@ from rllib_gigpo.env_adapters.multi_agent.relay import FINDER_RECEPTACLES, HATCH
 from rllib_gigpo.env_adapters.multi_agent.relay_household import RelayHousehold
 from tests.embedded_model_cases import assert_nothing_is_lost, assert_small_and_without_pickle, greedy_response
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.integration
 
 DIRECTORY = embedded_model_path("RelayHousehold")
 
@@ -56,7 +56,7 @@ def test_the_model_answers_both_agents_in_the_environments_format(tokenizer: Pre
     model = AutoModelForCausalLM.from_pretrained(DIRECTORY)
     prompt = PromptTemplate(RELAY_HOUSEHOLD.agent_format.prompt_template)
     env = RelayHousehold()
-    for task in range(4):
+    for task in range(2):
         observations, infos = env.reset(options={"task": task})
         place, wanted = env.relay._task.receptacle_of, env.relay._task.object_to_put
         fetched = [f"open {place[wanted]}"] if place[wanted] != "table" else []

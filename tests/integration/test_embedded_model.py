@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors import safe_open
 from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
@@ -17,8 +16,9 @@ from rllib_gigpo.env_adapters.gym_cards import EZPOINTS
 from rllib_gigpo.env_adapters.gym_cards.embedded_ezpoints import demonstrations
 from rllib_gigpo.env_adapters.gym_cards.ezpoints import EZPoints
 from rllib_gigpo.rl_modules.embedded import build_causal_lm, build_tokenizer, save_model, warm_start
+from tests.embedded_model_cases import assert_small_and_without_pickle, greedy_response
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.integration
 
 DIRECTORY = embedded_model_path("EZPoints")
 
@@ -38,23 +38,11 @@ def test_environment_and_model_are_found_by_name() -> None:
     assert EZPOINTS.embedded_model == DIRECTORY
 
 
-def test_the_directory_is_small_and_holds_no_pickle() -> None:
-    files = {path.name: path.stat().st_size for path in DIRECTORY.iterdir()}
-    assert sum(files.values()) < 2_000_000
-    assert set(files) == {
-        "README.md",
-        "chat_template.jinja",
-        "config.json",
-        "generation_config.json",
-        "model.safetensors",
-        "tokenizer.json",
-        "tokenizer_config.json",
-    }
+def test_the_directory_is_small_and_holds_float32_and_no_pickle() -> None:
+    assert_small_and_without_pickle(DIRECTORY)
 
 
-def test_the_weights_are_float32_with_heads_that_vllm_takes(model: PreTrainedModel) -> None:
-    with safe_open(DIRECTORY / "model.safetensors", "pt") as weights:
-        assert {weights.get_slice(name).get_dtype() for name in weights.keys()} == {"F32"}  # noqa: SIM118
+def test_the_weights_have_heads_that_vllm_takes(model: PreTrainedModel) -> None:
     assert model.config.model_type == "qwen2"
     assert model.config.hidden_size // model.config.num_attention_heads >= 32
 
@@ -98,7 +86,7 @@ def test_the_chat_template_is_qwens(tokenizer: PreTrainedTokenizerBase) -> None:
 def test_the_loaded_tokenizer_splits_texts_as_the_one_that_was_trained(tokenizer: PreTrainedTokenizerBase) -> None:
     # AutoTokenizer may put another pre-tokenizer in the place of the file's, and then merges are never used.
     trained = Tokenizer.from_file(str(DIRECTORY / "tokenizer.json"))
-    for user_message, response in demonstrations(episodes=20, expert_probability=0.5, seed=0):
+    for user_message, response in demonstrations(episodes=8, expert_probability=0.5, seed=0):
         for text in (user_message, response):
             assert tokenizer.encode(text) == trained.encode(text).ids
         # One token a word: the prompt is worth its price only while its words are known.
@@ -110,12 +98,9 @@ def test_the_model_answers_in_the_environments_format(
 ) -> None:
     prompt = PromptTemplate(EZPOINTS.agent_format.prompt_template)
     env = EZPoints()
-    for task in range(8):
+    for task in range(4):
         observation, info = env.reset(options={"task": task})
-        ids = encode_prompt(tokenizer, prompt.render(observation=observation, history=(), step=0))
-        inputs = torch.from_numpy(ids).long()[None]
-        output = model.generate(inputs, attention_mask=torch.ones_like(inputs), do_sample=False, max_new_tokens=32)
-        response = tokenizer.decode(output[0, len(ids) :], skip_special_tokens=True)
+        response = greedy_response(model, tokenizer, prompt.render(observation=observation, history=(), step=0))
         parsed = think_action(response)
         assert parsed.is_valid and parsed.action in info["admissible_actions"], response
 

@@ -18,7 +18,7 @@ from rllib_gigpo.env_adapters.household.layouts import OBJECTS, RECEPTACLES, Lay
 from rllib_gigpo.env_adapters.household.room import Room
 from tests.embedded_model_cases import assert_nothing_is_lost, assert_small_and_without_pickle, greedy_response
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.integration
 
 DIRECTORY = embedded_model_path("Household")
 
@@ -91,7 +91,7 @@ def test_the_model_answers_in_the_environments_format(
 ) -> None:
     prompt = PromptTemplate(HOUSEHOLD.agent_format.prompt_template)
     env = Household()
-    for task in range(8):
+    for task in range(4):
         observation, info = env.reset(options={"task": task})
         user_message = prompt.render(observation=observation, history=(), step=0, task=info["task_description"])
         response = greedy_response(model, tokenizer, user_message)

@@ -11,7 +11,7 @@ from rllib_gigpo.inference.protocol import Generation, GenerationRequest, Sampli
 from rllib_gigpo.rl_modules.causal_lm_rl_module import causal_lm_spec
 from tests.tiny_models import save_tiny_model
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.integration
 
 SAMPLING = SamplingParams(max_response_tokens=4)
 

@@ -11,7 +11,7 @@ from rllib_gigpo.env_adapters import embedded_model_path
 from rllib_gigpo.rl_modules.embedded import build_tokenizer
 from tests.tiny_models import tiny_tokenizer
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.integration
 
 FRAME = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")

@@ -1,0 +1,1 @@
+"""What happened in a run, as one HTML file: curves, and the credit of every step."""

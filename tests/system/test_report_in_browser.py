@@ -1,0 +1,78 @@
+"""The report as a browser shows it; skipped where there is no Chromium."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from rllib_gigpo.report.html_report import write_report
+from rllib_gigpo.report.run_data import read_run
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+pytestmark = [pytest.mark.system, pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")]
+
+HOSTILE = "<b id='injected'>a kitchen</b>"
+
+
+def step(advantage: float, anchor_size: int) -> dict:
+    text = {"observation": HOSTILE, "response": "<action>go</action>", "action": "go", "invalid_reason": None}
+    return {**text, "reward": 1.0, "anchor": 0, "anchor_size": anchor_size, "in_loss": True, "advantage": advantage}
+
+
+def trajectory(group: int, member: int, steps: list[dict]) -> dict:
+    about = {"group_id": group, "member": member, "task": 3, "task_id": None, "agent": None, "module": None}
+    return {**about, "ending": "won", "won": True, "return": 1.0, "steps": steps}
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Path:
+    """A report over two iterations, two groups and two members."""
+    (tmp_path / "trajectories").mkdir()
+    results = []
+    for iteration in (1, 2):
+        results.append({"training_iteration": iteration, "env_runners": {"success_rate": iteration / 4}})
+        with gzip.open(tmp_path / "trajectories" / f"iteration_{iteration:06d}.jsonl.gz", "wt") as file:
+            for group in (10 * iteration, 10 * iteration + 1):
+                for member in (0, 1):
+                    file.write(json.dumps(trajectory(group, member, [step(0.5 - member, 2)])) + "\n")
+    (tmp_path / "result.json").write_text("\n".join(map(json.dumps, results)))
+    write_report(read_run(tmp_path), tmp_path / "report.html")
+    return tmp_path / "report.html"
+
+
+def shown(page: Path, tmp_path: Path) -> str:
+    """The page's elements after its scripts have run; fails where the console has an error."""
+    assert CHROMIUM is not None
+    # Root may only use Chromium without its sandbox; the page is ours.
+    options = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--enable-logging=stderr",
+        f"--user-data-dir={tmp_path}/c",
+    ]
+    command = [CHROMIUM, *options, "--virtual-time-budget=5000", "--dump-dom", f"file://{page}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert "CONSOLE" not in done.stderr, done.stderr
+    return done.stdout
+
+
+def test_the_page_draws_its_curves_and_shows_the_newest_group_without_an_error(page: Path, tmp_path: Path) -> None:
+    elements = shown(page, tmp_path)
+    assert 'class="main-svg"' in elements  # what Plotly draws
+    assert "Trajectory 1" in elements
+    assert "<option>20</option><option>21</option>" in elements
+    assert "&lt;b id='injected'&gt;a kitchen&lt;/b&gt;" in elements
+    assert "<b id=" not in elements.partition('id="inspector"')[2].partition("<script")[0]
+
+
+def test_a_step_group_opens_on_a_click(page: Path, tmp_path: Path) -> None:
+    click = "<script>setTimeout(() => document.querySelector('button.badge').click(), 1500)</script></body>"
+    page.write_text(page.read_text().replace("</body>", click))
+    assert "2 steps from one anchor state" in shown(page, tmp_path)

@@ -1,0 +1,82 @@
+"""What `rllib report` reads and shows."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from rllib_gigpo.report.curves import figures
+from rllib_gigpo.report.html_report import write_report
+from rllib_gigpo.report.run_data import read_run
+
+pytestmark = pytest.mark.unit
+
+
+def result(iteration: int, success: float, **more: object) -> dict:
+    return {"training_iteration": iteration, "env_runners": {"success_rate": success}, "done": False, **more}
+
+
+def run_folder(path: Path, lines: list[str]) -> Path:
+    path.mkdir(exist_ok=True)
+    (path / "result.json").write_text("\n".join(lines))
+    return path
+
+
+def test_metrics_are_read_by_iteration_and_the_last_try_of_one_counts(tmp_path: Path) -> None:
+    results = [result(1, 0.1), result(2, 0.2), result(2, 0.3, learners={"a": {"entropy": 1}}), result(3, float("nan"))]
+    run = read_run(run_folder(tmp_path, [json.dumps(r) for r in results]))
+    assert run.metrics["env_runners/success_rate"] == {1: 0.1, 2: 0.3}
+    assert run.metrics["learners/a/entropy"] == {2: 1.0}
+    assert "done" not in run.metrics
+    assert run.iterations == [1, 2, 3]
+
+
+def test_a_last_line_that_is_half_written_is_left_out_and_another_one_is_an_error(tmp_path: Path) -> None:
+    whole = json.dumps(result(1, 0.5))
+    assert read_run(run_folder(tmp_path, [whole, whole[:20]])).iterations == [1]
+    with pytest.raises(ValueError, match=r"result\.json, line 1, is not JSON"):
+        read_run(run_folder(tmp_path, [whole[:20], whole]))
+
+
+def test_a_folder_without_results_is_an_error_that_says_what_there_is(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="is not a folder"):
+        read_run(tmp_path / "nothing")
+    with pytest.raises(ValueError, match=r"has no result\.json"):
+        read_run(tmp_path)
+    with pytest.raises(ValueError, match="holds no result"):
+        read_run(run_folder(tmp_path / "empty", []))
+    run_folder(tmp_path / "experiment", [json.dumps(result(1, 0.5))]).joinpath("result.json").unlink()
+    run_folder(tmp_path / "experiment" / "trial_b", [json.dumps(result(1, 0.5))])
+    with pytest.raises(ValueError, match=r"several runs; name one: .*trial_b"):
+        read_run(tmp_path / "experiment")
+
+
+def test_panels_hold_the_series_that_the_run_has_in_natural_order(tmp_path: Path) -> None:
+    shares = {"anchor_rows_share_10_49": 0.5, "anchor_rows_share_2_4": 0.5, "anchor_rows_share_1": 0.0}
+    run = read_run(run_folder(tmp_path, [json.dumps(result(1, 0.1, rollout_groups=shares))]))
+    found = {panel.title: figure for panel, figure in figures(run)}
+    assert set(found) == {"Success", "Step groups by size"}
+    assert found["Success"]["data"][0] | {"type": ""} == {
+        "x": [1], "y": [0.1], "name": "success_rate", "type": "", "mode": "lines+markers",
+    }  # fmt: skip
+    # Stacked, the share that is 0 throughout is left out.
+    assert [trace["name"] for trace in found["Step groups by size"]["data"]] == ["2_4", "10_49"]
+
+
+def test_nothing_that_a_run_says_can_end_a_script_or_become_markup(tmp_path: Path) -> None:
+    hostile = "</script><img src=x>"
+    folder = run_folder(tmp_path, [json.dumps(result(1, 0.5, learners={hostile: {"entropy": 1.0}}))])
+    (folder / "params.json").write_text(json.dumps({"env": hostile}))
+    (folder / "trajectories").mkdir()
+    with gzip.open(folder / "trajectories" / "iteration_000001.jsonl.gz", "wt") as file:
+        file.write(json.dumps({"group_id": 0, "steps": [{"observation": hostile}]}))
+    write_report(read_run(folder), folder / "report.html")
+    page = (folder / "report.html").read_text()
+    assert "<img src=x>" not in page
+    assert '<script type="application/octet-stream" id="trajectories-1">' in page
+    # Plotly's own code speaks of addresses; nothing is loaded from any.
+    assert not re.search(r'<(script|link|img)[^>]*(src|href)="', page)
