@@ -176,10 +176,7 @@ SUITES = {
         "ALFWorldTiny",
         iterations=20,
         training={**_SHARED, "groups_per_iteration": 8, "num_minibatches": 2, "lr": 5e-4},
-        algorithms={
-            "GiGPO": Choice(ratios=("token",), floors=(1.0,)),
-            "GRPO": Choice(ratios=("token",), floors=(1.0,)),
-        },
+        stages=((Variant("GiGPO", "token", 1.0),), (Variant("GRPO", "token", 1.0),)),
     ),
 }
 
