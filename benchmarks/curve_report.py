@@ -83,8 +83,9 @@ def _seed_row(suite: str, name: Series, curves: CurvesBySeed) -> list[str]:
 def _difference_section(suite: str, series: dict[Series, CurvesBySeed]) -> list[str]:
     rows = []
     for name, curves in series.items():
-        baseline = series.get(name.baseline, {})
-        if name == name.baseline or not curves.keys() & baseline.keys():
+        partner = name.baseline(suite)
+        baseline = series.get(partner, {})
+        if name == partner or not curves.keys() & baseline.keys():
             continue
         for measure_name, measure in MEASURES.items():
             by_seed = differences(curves, baseline, measure)
@@ -93,7 +94,7 @@ def _difference_section(suite: str, series: dict[Series, CurvesBySeed]) -> list[
             rows.append([*_series_cells(suite, name), measure_name, f"{sign}{difference}", _by_seed(by_seed, "+.3f")])
     if not rows:
         return []
-    title = f"## Difference to {BASELINE} with the same seed, ratio and floor"
+    title = f"## Difference to {BASELINE} with the same seed, ratio, floor and, where it has it, setting"
     return [title, _table(("algorithm", "ratio, clip", "floor", "of", "difference", "seed by seed"), rows)]
 
 

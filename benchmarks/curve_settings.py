@@ -140,7 +140,14 @@ SUITES = {
         iterations=30,
         training={**_SHARED, "groups_per_iteration": 8, "lr": 5e-4},
         env_config={"max_steps": 6},
-        stages=((Variant("GRPO", "token", 1.0), Variant("GRPO", "token", 0.0)), (Variant("GiGPO", "token", 1.0),)),
+        stages=(
+            (
+                Variant("GRPO", "token", 1.0),
+                Variant("GRPO", "token", 0.0),
+                Variant("GRPO", "token", 0.0, {"invalid_action_penalty": 0.0}),
+            ),
+            (Variant("GiGPO", "token", 1.0),),
+        ),
     ),
     # Long, rewarded at the end only, and full of loops: three in five steps are from a state that the trajectory has
     # been in. All have GAGPO's ratio and aggregation, so that they differ in the advantage alone.

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 from curve_data import METRIC_PATHS, read_rows, run_of
-from curve_settings import Run
+from curve_settings import Run, planned_runs
 from numpy.typing import NDArray
 
 WINDOW = 5
@@ -67,10 +67,11 @@ class Series(NamedTuple):
     advantage_std_floor: float
     setting: str
 
-    @property
-    def baseline(self) -> Series:
-        """The series to compare with: the baseline algorithm with the same ratio and floor."""
-        return self._replace(algorithm=BASELINE, setting="")
+    def baseline(self, suite: str) -> Series:
+        """The series to compare with: the baseline algorithm with the same ratio, floor and, where the suite plans
+        that, setting."""
+        alike = self._replace(algorithm=BASELINE)
+        return alike if alike in map(_series_of, planned_runs(suite)) else alike._replace(setting="")
 
 
 class Spread(NamedTuple):
@@ -108,14 +109,17 @@ def read_series(path: Path) -> dict[Series, CurvesBySeed]:
     _check_equal_lengths(path, {run: len(rows) - 1 for run, rows in rows_of.items()})
     series: dict[Series, CurvesBySeed] = defaultdict(dict)
     for run, rows in rows_of.items():
-        name = Series(run.algorithm, run.ratio, run.advantage_std_floor, run.setting)
-        series[name][run.seed] = _curve(path, run, rows)
+        series[_series_of(run)][run.seed] = _curve(path, run, rows)
     return {name: dict(sorted(series[name].items())) for name in sorted(series, key=_order)}
 
 
 def differences(of: CurvesBySeed, baseline: CurvesBySeed, measure: Callable[[Curve], float]) -> dict[int, float]:
     """By seed, over the seeds that both have: what `of` has more. Equal seeds played equal tasks."""
     return {seed: measure(of[seed]) - measure(baseline[seed]) for seed in of if seed in baseline}
+
+
+def _series_of(run: Run) -> Series:
+    return Series(run.algorithm, run.ratio, run.advantage_std_floor, run.setting)
 
 
 def _curve(path: Path, run: Run, rows: list[dict[str, str]]) -> Curve:

@@ -86,10 +86,12 @@ def run_part(name: str) -> tuple[list[CheckResult], str]:
 
 
 def with_section(page: str, name: str, section: str) -> str:
-    """The page with a part's section in its place; sections of unknown parts are dropped."""
+    """The page with a part's section in its place; sections of unknown parts are dropped, missing ones are named."""
     _, *others = page.split("\n## ")
     sections = {other.partition("\n")[0]: f"## {other.rstrip()}\n" for other in others} | {name: section}
-    return "\n".join([HEAD, *(sections[part] for part in PARTS if part in sections)])
+    missing = [part for part in PARTS if part not in sections]
+    head = f"{HEAD}\nNot run yet: {', '.join(missing)}.\n" if missing else HEAD
+    return "\n".join([head, *(sections[part] for part in PARTS if part in sections)])
 
 
 def main() -> None:

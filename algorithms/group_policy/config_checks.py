@@ -12,6 +12,7 @@ from typing import Any
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from rllib_gigpo.agent_formats import check_parser
+from rllib_gigpo.algorithms.group_policy.engine_checks import check_engine
 from rllib_gigpo.algorithms.group_policy.env_worker_checks import check_env_workers
 from rllib_gigpo.algorithms.group_policy.value_checks import check_dictionary, check_value_types
 from rllib_gigpo.environments import check_environment
@@ -32,7 +33,7 @@ _RLLIB_SPECIAL_KEYS = frozenset(
 )
 
 _CHOICES = {
-    "engine": ("hf",),
+    "engine": ("hf", "vllm"),
     "model_dtype": ("float32", "bfloat16"),
     "advantage_norm": ("std", "mean"),
     "reference": ("paper", "verl-agent"),
@@ -107,6 +108,7 @@ def check_values(config: Any) -> Iterator[str]:
     yield from _check_environment(config)
     yield from check_env_workers(config)
     yield from check_model(config)
+    yield from check_engine(config)
     yield from _check_evaluation(config)
 
 
@@ -120,6 +122,9 @@ def check_loss(config: Any) -> Iterator[str]:
         yield f"dual_clip={config.dual_clip} must be greater than 1, or None."
     if config.importance_weight_cap is not None and not config.importance_weight_cap > 0:
         yield f"importance_weight_cap={config.importance_weight_cap} must be greater than 0, or None."
+    for key in ("sampler_gap_warning", "sampler_gap_limit"):
+        if getattr(config, key) is not None and not getattr(config, key) > 0:
+            yield f"{key}={getattr(config, key)} must be greater than 0, or None."
     if not 0 <= config.gamma <= 1:
         yield f"gamma={config.gamma} must be in [0, 1]."
     if not config.in_evaluation and not config.temperature > 0:

@@ -38,6 +38,7 @@ from rllib_gigpo.algorithms.group_policy.group_credit import advantages_of_modul
 from rllib_gigpo.algorithms.group_policy.group_policy_config import GroupPolicyConfig
 from rllib_gigpo.algorithms.group_policy.kl_in_reward import coefficient_at, kl_penalties
 from rllib_gigpo.algorithms.group_policy.learner_update import update_learners
+from rllib_gigpo.algorithms.group_policy.sampler_gap import check_sampler_gap
 from rllib_gigpo.algorithms.group_policy.scoring import REFERENCE_LOGP, score_rows
 from rllib_gigpo.algorithms.group_policy.weight_delivery import deliver_weights
 from rllib_gigpo.columns import GROUP_ID
@@ -50,6 +51,7 @@ from rllib_gigpo.env_runners.runner_group import RunnerGroup
 from rllib_gigpo.env_runners.silence import SilenceWatch
 from rllib_gigpo.env_runners.task_stream import TaskStream
 from rllib_gigpo.env_runners.trajectories import by_trajectory
+from rllib_gigpo.learners.update_metrics import SAMPLER_LEARNER_GAP_MEAN
 from rllib_gigpo.report.trajectory_recorder import RECORDS_FOLDER, TrajectoryRecorder
 from rllib_gigpo.rows import StepRows, TokenRows
 from rllib_gigpo.seeds import derive_seed
@@ -122,6 +124,8 @@ class GroupPolicy(CheckpointedAlgorithm):
         if not episodes:
             logger.warning("no rollout group was left to train on in this iteration: the update is skipped")
             return
+        if self.config.engine_sleep_level is not None:
+            self._runners.sleep(self.config.engine_sleep_level)
         with self.metrics.log_time((TIMERS, CREDIT_ASSIGNMENT_TIMER)):
             rows = self._assign_credit(episodes)
         with self.metrics.log_time((TIMERS, LEARNER_UPDATE_TIMER)):
@@ -216,6 +220,7 @@ class GroupPolicy(CheckpointedAlgorithm):
             group_size=self.config.group_size,
             min_group_size=self.config.min_group_size,
             sampling=self.config.sampling_params(),
+            budget=self.config.trajectory_budget(),
         )
 
     def _sample(self, plan: RolloutPlan) -> list[SingleAgentEpisode]:
@@ -292,6 +297,16 @@ class GroupPolicy(CheckpointedAlgorithm):
         timesteps = {NUM_ENV_STEPS_SAMPLED_LIFETIME: self._steps_sampled()}
         results = update_learners(self.learner_group, rows, timesteps=timesteps)
         self.metrics.aggregate(results, key=LEARNER_RESULTS)
+        for module_id, own_rows in rows.rows_of_modules(DEFAULT_MODULE_ID).items():
+            if not rows.in_loss[own_rows].any():
+                continue  # its policy was not run
+            gap = self.metrics.peek((LEARNER_RESULTS, module_id, SAMPLER_LEARNER_GAP_MEAN), default=0.0)
+            check_sampler_gap(
+                float(gap),
+                module_id,
+                warning=self.config.sampler_gap_warning,
+                limit=self.config.sampler_gap_limit,
+            )
 
     def _model_path(self, module_id: str | None) -> str:
         """The model directory of a module; None for that of a single agent."""

@@ -60,6 +60,8 @@ class GroupPolicyConfig(LanguageAgentConfig):
         self.dual_clip: float | None = None
         self.loss_aggregation = "token-mean"
         self.importance_weight_cap: float | None = 2.0
+        self.sampler_gap_warning: float | None = 0.1
+        self.sampler_gap_limit: float | None = 1.0
         self.kl_coeff: float | list[list[float]] = 0.0
         self.kl_estimator: Literal["k1", "k2", "k3"] = "k3"
         self.kl_in: Literal["loss", "reward"] = "loss"
@@ -78,7 +80,9 @@ class GroupPolicyConfig(LanguageAgentConfig):
         self.num_envs_per_env_runner = 128
         self.batch_mode = "complete_episodes"
         self.delay_between_env_runner_restarts_s = 0
-        self.env_runner_health_probe_timeout_s = 120  # a restarted runner starts a process and loads the model
+        self.env_runner_health_probe_timeout_s = (
+            600  # a restarted runner starts a process, an engine, and loads the model
+        )
         # Text does not go through RLlib's runner, its tensor connectors, or its sharder.
         self.env_runner_cls = GroupEnvRunner
         self.episodes_to_numpy = False
@@ -109,6 +113,8 @@ class GroupPolicyConfig(LanguageAgentConfig):
         dual_clip: float | None = NotProvided,
         loss_aggregation: str = NotProvided,
         importance_weight_cap: float | None = NotProvided,
+        sampler_gap_warning: float | None = NotProvided,
+        sampler_gap_limit: float | None = NotProvided,
         kl_coeff: float | list[list[float]] = NotProvided,
         kl_estimator: str = NotProvided,
         kl_in: str = NotProvided,
@@ -143,6 +149,8 @@ class GroupPolicyConfig(LanguageAgentConfig):
                 "sequence-mean-token-sum-norm".
             importance_weight_cap: Truncates the importance weight old policy / rollout policy of each token; None
                 leaves the difference between sampler and learner uncorrected.
+            sampler_gap_warning, sampler_gap_limit: Mean difference, in nats per token, between the sampler's and the
+                learner's log-probabilities that is logged as a warning, and that ends the run. None is off.
             kl_coeff: Of the KL to the model at model_path: a number, or a schedule [[timestep, value], …]. 0 is off.
             kl_estimator: "k1", "k2" or "k3", see `rllib_gigpo.learners.losses.kl_penalty`.
             kl_in: "loss" adds the KL to the loss, per token. "reward" subtracts the sum over each response from the
@@ -172,6 +180,8 @@ class GroupPolicyConfig(LanguageAgentConfig):
             dual_clip=dual_clip,
             loss_aggregation=loss_aggregation,
             importance_weight_cap=importance_weight_cap,
+            sampler_gap_warning=sampler_gap_warning,
+            sampler_gap_limit=sampler_gap_limit,
             kl_coeff=kl_coeff,
             kl_estimator=kl_estimator,
             kl_in=kl_in,
@@ -191,8 +201,7 @@ class GroupPolicyConfig(LanguageAgentConfig):
         """As RLlib's, but an unknown key is a ValueError that names the nearest known one."""
         config_checks.check_known_keys(self, config_dict.keys())
         super().update_from_dict(config_dict)
-        if not isinstance(self.policies, dict):  # a list, as a file gives it
-            self.multi_agent(policies=self.policies)
+        self.multi_agent(policies=multi_agent_checks.policies_of_file(self.policies))
         return self.language_model(model_path=self.model_path).agent_format(prompt_template=self.prompt_template)
 
     @override(AlgorithmConfig)

@@ -24,6 +24,7 @@ from rllib_gigpo.algorithms.group_policy.grid_values import each_value
 from rllib_gigpo.algorithms.group_policy.model_path import absolute_model_path
 from rllib_gigpo.connectors.actions import ActionParser, ResponseDecoder
 from rllib_gigpo.connectors.prompts import HistoryMemory, PromptBuilder
+from rllib_gigpo.env_runners.rollout_plan import TrajectoryBudget
 from rllib_gigpo.environments import check_text_observations, default_agent_format
 from rllib_gigpo.inference.protocol import SamplingParams
 from rllib_gigpo.rl_modules.lora import Targets
@@ -47,7 +48,9 @@ class LanguageAgentConfig(AlgorithmConfig):
         self.response_parser: str | ResponseParser | None = None
         self.stop: tuple[str, ...] | None = None
         # generation()
-        self.engine = "hf"
+        self.engine: Literal["hf", "vllm"] = "hf"
+        self.engine_options: dict[str, Any] = {}
+        self.engine_sleep_level: Literal[1, 2] | None = None
         self.max_prompt_tokens = 2048
         self.max_response_tokens = 512
         self.temperature = 1.0
@@ -58,6 +61,8 @@ class LanguageAgentConfig(AlgorithmConfig):
         self.env_step_timeout_s: float | None = 300.0
         self.env_worker_memory_limit_mb: float | None = None
         self.env_worker_max_episodes: int | None = None
+        self.max_trajectory_steps: int | None = None
+        self.max_trajectory_tokens: int | None = None
         # reporting()
         self.recorded_groups = 2
         # environment() and evaluation()
@@ -121,6 +126,8 @@ class LanguageAgentConfig(AlgorithmConfig):
         self,
         *,
         engine: str = NotProvided,
+        engine_options: dict[str, Any] = NotProvided,
+        engine_sleep_level: int | None = NotProvided,
         max_prompt_tokens: int = NotProvided,
         max_response_tokens: int = NotProvided,
         temperature: float = NotProvided,
@@ -130,14 +137,18 @@ class LanguageAgentConfig(AlgorithmConfig):
         """Sets how responses are sampled. `evaluation(evaluation_config=…)` may override the sampling parameters.
 
         Args:
-            engine: "hf", which generates with the transformers model itself.
+            engine: "hf", which generates with the transformers model itself, or "vllm"; see docs/inference.md.
+            engine_options: vLLM's engine arguments, such as {"gpu_memory_utilization": 0.8}, by name.
+            engine_sleep_level: Has vLLM give its GPU's memory to a learner on the same GPU while that updates: 1 keeps
+                the weights in host memory, 2 drops them, as an update of all weights replaces them. None: never.
             max_prompt_tokens: A longer prompt loses its oldest history; one that does not fit even then ends the
                 trajectory as truncated.
             max_response_tokens: A longer response is cut there.
             temperature: 0 is greedy, for evaluation only. The loss uses the training temperature too.
             top_p, top_k: Nucleus sampling, 1 is off; only the k most likely tokens, 0 is off.
         """
-        self._set(engine=engine, max_prompt_tokens=max_prompt_tokens, max_response_tokens=max_response_tokens)
+        self._set(engine=engine, engine_options=engine_options, engine_sleep_level=engine_sleep_level)
+        self._set(max_prompt_tokens=max_prompt_tokens, max_response_tokens=max_response_tokens)
         return self._set(temperature=temperature, top_p=top_p, top_k=top_k)
 
     @override(AlgorithmConfig)
@@ -162,6 +173,8 @@ class LanguageAgentConfig(AlgorithmConfig):
         env_step_timeout_s: float | None = NotProvided,
         env_worker_memory_limit_mb: float | None = NotProvided,
         env_worker_max_episodes: int | None = NotProvided,
+        max_trajectory_steps: int | None = NotProvided,
+        max_trajectory_tokens: int | None = NotProvided,
         **kwargs: Any,
     ) -> Self:
         """Sets how, and by how many processes, trajectories are rolled out.
@@ -174,14 +187,18 @@ class LanguageAgentConfig(AlgorithmConfig):
             env_worker_memory_limit_mb: A worker whose resident memory is above this, in MB, is replaced between
                 trajectories. None: no limit.
             env_worker_max_episodes: A worker is replaced after so many trajectories. None: never.
+            max_trajectory_steps: A training trajectory is cut after so many steps, as truncated. None: no limit but
+                the environment's own.
+            max_trajectory_tokens: The same, after the step with which it has sampled so many tokens.
             kwargs: RLlib's own: `num_env_runners`, `num_envs_per_env_runner` and others.
         """
         check_keyword_arguments("env_runners", super().env_runners, kwargs, LanguageAgentConfig.env_runners)
         super().env_runners(**kwargs)
         self._set(env_workers=env_workers, env_step_timeout_s=env_step_timeout_s)
-        return self._set(
+        self._set(
             env_worker_memory_limit_mb=env_worker_memory_limit_mb, env_worker_max_episodes=env_worker_max_episodes
         )
+        return self._set(max_trajectory_steps=max_trajectory_steps, max_trajectory_tokens=max_trajectory_tokens)
 
     @override(AlgorithmConfig)
     def evaluation(self, *, evaluation_tasks: Sequence[Any] | None = NotProvided, **kwargs: Any) -> Self:
@@ -252,6 +269,16 @@ class LanguageAgentConfig(AlgorithmConfig):
             top_k=self.top_k,
             stop=self.resolved_agent_format().stop,
         )
+
+    def max_sequence_tokens(self) -> int:
+        """The longest prompt with its response that training or evaluation may ask for."""
+        evaluation = self.evaluation_config or {}
+        overridden = evaluation.get("max_response_tokens", 0)
+        return self.max_prompt_tokens + max(self.max_response_tokens, overridden)
+
+    def trajectory_budget(self) -> TrajectoryBudget:
+        """What a training trajectory may take before it is cut."""
+        return TrajectoryBudget(max_steps=self.max_trajectory_steps, max_tokens=self.max_trajectory_tokens)
 
     def _set(self, **values: Any) -> Self:
         for key, value in values.items():

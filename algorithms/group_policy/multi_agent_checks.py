@@ -21,6 +21,15 @@ _PER_MODULE = frozenset(
 )
 
 
+def policies_of_file(policies: Any) -> Any:
+    """Policies as a file gives them, a list or names with nothing behind them. Raises ValueError for anything else."""
+    if not isinstance(policies, str | dict | list | tuple | set):
+        raise ValueError(f"policies={policies!r} must be a list of names.")
+    if isinstance(policies, dict):
+        return {module_id: PolicySpec() if spec is None else spec for module_id, spec in policies.items()}
+    return policies
+
+
 def check_multi_agent(config: Any) -> Iterator[str]:
     """Yields a message for everything that cannot work; the other values must have been checked.
 
@@ -56,7 +65,10 @@ def _check_policies(config: Any) -> Iterator[str]:
                 f"rl_module(algorithm_config_overrides_per_module={{{module_id!r}: type(config).overrides(…)}})."
             )
     to_train = config.policies_to_train
-    if to_train is not None and not callable(to_train) and len(to_train) == 0:
+    # A text is one of letters, to RLlib.
+    if not (to_train is None or callable(to_train) or isinstance(to_train, list | set | tuple)):
+        yield f"policies_to_train={to_train!r} must be a list of policies, such as ['cook'], or None for all."
+    elif isinstance(to_train, list | set | tuple) and len(to_train) == 0:
         yield "multi_agent(policies_to_train=[]) trains nothing: name at least one policy, or None for all."
     if config.observation_fn is not None:
         yield f"observation_fn={config.observation_fn!r} does not apply: wrap the environment instead."
@@ -65,7 +77,10 @@ def _check_policies(config: Any) -> Iterator[str]:
 
 
 def _check_overrides(config: Any) -> Iterator[str]:
-    for module_id, overrides in config.algorithm_config_overrides_per_module.items():
+    every = config.algorithm_config_overrides_per_module
+    if not isinstance(every, dict):
+        yield f"algorithm_config_overrides_per_module={every!r} must be a dict from modules to dicts of their values."
+    for module_id, overrides in every.items():
         name = f"algorithm_config_overrides_per_module[{module_id!r}]"
         if module_id not in config.policies:
             yield f"{name}: there is no such module; multi_agent(policies=…) names {sorted(config.policies)}."

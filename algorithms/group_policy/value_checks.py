@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import pairwise
 from numbers import Integral, Real
 from typing import Any
 
@@ -38,6 +39,8 @@ _NUMBERS_OR_NONE = (
     "value_clip",
     "env_step_timeout_s",
     "env_worker_memory_limit_mb",
+    "sampler_gap_warning",
+    "sampler_gap_limit",
 )
 _INTEGERS = {
     "group_size": 1,
@@ -58,7 +61,12 @@ _INTEGERS = {
     "num_learners": 0,
     "num_aggregator_actors_per_learner": 0,
 }
-_INTEGERS_OR_NONE = {"overlong_penalty_buffer": 0, "env_worker_max_episodes": 1}
+_INTEGERS_OR_NONE = {
+    "overlong_penalty_buffer": 0,
+    "env_worker_max_episodes": 1,
+    "max_trajectory_steps": 1,
+    "max_trajectory_tokens": 1,
+}
 _TRUE_OR_FALSE = ("dynamic_sampling", "group_baseline", "bootstrap_truncated")
 _RESOURCES = (
     "num_cpus_for_main_process",
@@ -161,6 +169,8 @@ def _check_schedule(key: str, value: Any, description: str) -> Iterator[str]:
         return
     if not all(_is_number(step) and _is_number(rate) for step, rate in points):
         yield f"{wrong_type}, of finite numbers."
+    elif any(later < earlier for (earlier, _), (later, _) in pairwise(points)):
+        yield f"{wrong_type}, with timesteps in increasing order."
     elif any(rate < 0 for _, rate in points):
         yield f"{key}={value!r} must not be negative."
 

@@ -75,7 +75,7 @@ def deliver_weights(
 
     Args:
         learner_group: All learners hold the same weights; the first one gives them.
-        runners: A runner that dies meanwhile is left to be restarted.
+        runners: A runner that dies meanwhile, or whose engine does, is left to be restarted.
         model_dtypes: By module, all of which are delivered, one after another; sets the tolerance of the probe.
         timeout_s: How long to wait for the answers.
 
@@ -118,7 +118,8 @@ def _deliver(
                     f"env runner {runner_id} serves version {answer.version} with a probe gap of {gap:.3g} "
                     f"(tolerance {tolerance})"
                 )
-        elif isinstance(answer, RunnerFailure) and answer.runner_is_dead:
+        elif isinstance(answer, RunnerFailure) and answer.a_process_died:
+            # A runner whose engine is gone loses its next groups, and is restarted then.
             logger.warning("env runner %d died while weights were delivered: %s", runner_id, answer.details)
         elif isinstance(answer, RunnerFailure):
             problems.append(f"env runner {runner_id} failed: {answer.details}")

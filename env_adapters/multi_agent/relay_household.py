@@ -49,6 +49,8 @@ class RelayHousehold(MultiAgentEnv):
     """
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 (gymnasium's own declaration)
+    # Of the class too: so the mapping of a config is checked before an environment is made.
+    possible_agents: list[str] = list(AGENTS)  # noqa: RUF012 (as above; an instance has its own)
 
     def __init__(self, config: Mapping[str, Any] | None = None, *, max_steps: int = 20, num_objects: int = 4):
         options = {"max_steps": max_steps, "num_objects": num_objects}

@@ -37,7 +37,7 @@ class Sokoban(GeneratedTaskEnv[str]):
         size: Rows and columns of the grid, the walls of the border included.
         num_boxes: Boxes, and targets.
         min_solution_length: Fewest moves of a shortest solution: with `max_solution_length` the level of difficulty.
-        max_solution_length: Most moves of a shortest solution.
+        max_solution_length: Most moves of a shortest solution, 1000 at most.
         max_steps: Steps after which an episode is truncated.
         step_reward: For every step.
         box_on_target_reward: For a box pushed onto a target.
@@ -72,7 +72,8 @@ class Sokoban(GeneratedTaskEnv[str]):
         # In a grid of 4 no push is possible: player, box and target need three cells in a line.
         check_integer("size", size, lowest=5, highest=20)
         check_integer("num_boxes", num_boxes, lowest=1, highest=(size - 2) ** 2 // 4)
-        check_integer("max_solution_length", max_solution_length, lowest=1)
+        # Each candidate is played backwards for up to four times as many moves.
+        check_integer("max_solution_length", max_solution_length, lowest=1, highest=1000)
         if max_solution_length > max_steps:
             raise ValueError(
                 f"max_solution_length is {max_solution_length}, but max_steps is {max_steps}: such a level could not "

@@ -40,8 +40,12 @@ def export(
         models = _models(checkpoint, module)
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
             raise ValueError(f"{out} exists and is not an empty folder; name another")
+        if out.resolve().is_relative_to(checkpoint.resolve()):
+            raise ValueError(f"{out} is in the checkpoint, which stays as it is; name a folder elsewhere")
         if model_path is not None and not merge:
             raise ValueError(f"--model-path {model_path} does nothing without --merge")
+        if model_path is not None and not any(map(_is_adapter, models.values())):
+            raise ValueError(f"--model-path {model_path} does nothing: checkpoint {checkpoint} has no LoRA adapter")
         for name, model in models.items():
             target = out if len(models) == 1 else out / name
             is_adapter = _is_adapter(model)

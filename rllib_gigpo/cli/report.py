@@ -26,6 +26,8 @@ def report(
 
         data = read_run(run)
         target = run / "report.html" if out is None else out
+        if target.suffix not in (".html", ".htm") or target.is_dir():
+            raise ValueError(f"{target} cannot be the report: name a file that ends in .html with --out")
         if not target.absolute().parent.is_dir():
             raise ValueError(f"--out {out}: the folder {target.absolute().parent} does not exist")
         write_report(data, target)

@@ -5,9 +5,11 @@
 | won, lost          | yes                       | yes         |
 | step_limit         | yes, with its reward      | yes         |
 | prompt_overflow    | yes, ended as truncated   | up to there |
+| straggler_cut      | yes, ended as truncated   | up to there |
 | env_failure        | no, the member leaves     | no          |
 | rollout_failure    | no, the group is lost     | no          |
 
+`straggler_cut` is what a trajectory has that has spent its budget of steps or tokens.
 `prompt_overflow` at the very first prompt leaves no step to train on: that member leaves its group.
 `rollout_failure` is what every member of a group has whose runner or engine failed.
 """
@@ -16,7 +18,8 @@ WON = "won"
 LOST = "lost"
 STEP_LIMIT = "step_limit"
 PROMPT_OVERFLOW = "prompt_overflow"
+STRAGGLER_CUT = "straggler_cut"
 ENV_FAILURE = "env_failure"
 ROLLOUT_FAILURE = "rollout_failure"
 
-ENDINGS = (WON, LOST, STEP_LIMIT, PROMPT_OVERFLOW, ENV_FAILURE, ROLLOUT_FAILURE)
+ENDINGS = (WON, LOST, STEP_LIMIT, PROMPT_OVERFLOW, STRAGGLER_CUT, ENV_FAILURE, ROLLOUT_FAILURE)

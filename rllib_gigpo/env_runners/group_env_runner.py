@@ -26,7 +26,8 @@ from rllib_gigpo.env_runners.rollout_plan import RolloutPlan
 from rllib_gigpo.env_runners.runner_answers import Rollout, RunnerFailure, ServedWeights
 from rllib_gigpo.env_runners.worker_pool import WorkerLimits, WorkerPool
 from rllib_gigpo.environments import environment_creator
-from rllib_gigpo.inference.hf_engine import HFEngine
+from rllib_gigpo.inference.engines import build_engines
+from rllib_gigpo.rl_modules.causal_lm_facade import facade_spec
 
 
 class GroupEnvRunner(SingleAgentEnvRunner):
@@ -39,12 +40,21 @@ class GroupEnvRunner(SingleAgentEnvRunner):
         assert self.env is not None
         self._rollout = self._make_rollout(self.env)
 
+    @override(SingleAgentEnvRunner)
+    def make_module(self) -> None:
+        env = None if self.env is None else self.env.unwrapped
+        spec = self.config.get_rl_module_spec(env=env, spaces=self.get_spaces(), inference_only=True)
+        if self.config.engine == "hf":
+            self.module = spec.build().to(self._device)
+        else:
+            self.module = facade_spec(spec).build()
+
     def _make_rollout(self, pool: EnvironmentPool) -> GroupRollout:
-        self.engine = HFEngine(self.module.lm, self.module.tokenizer, device=self._device)
-        self.engines = {DEFAULT_MODULE_ID: self.engine}
+        self.engines, of_rollouts = build_engines(self.config, {DEFAULT_MODULE_ID: self.module}, device=self._device)
+        self.engine = self.engines[DEFAULT_MODULE_ID]
         return GroupRollout(
             pool=pool,
-            engine=self.engine,
+            engine=of_rollouts,
             rl_module=self.module,
             env_to_module=self._env_to_module,
             module_to_env=self._module_to_env,
@@ -126,7 +136,7 @@ class GroupEnvRunner(SingleAgentEnvRunner):
         weights = state.pop(COMPONENT_RL_MODULE, None)
         version = state.pop(WEIGHTS_SEQ_NO, 0)
         super().set_state(state)
-        if weights is not None:
+        if weights:  # those of a facade are none
             weights = ray.get(weights) if isinstance(weights, ray.ObjectRef) else weights
             # Learners may have modules, such as a critic, that no engine samples from. A single-agent runner's own
             # checkpoint has the only module's weights without its name.
@@ -134,6 +144,16 @@ class GroupEnvRunner(SingleAgentEnvRunner):
             for module_id, own in of_engines.items():
                 self.engines[module_id].deliver(own, version)
             self._weights_seq_no = version
+
+    @override(SingleAgentEnvRunner)
+    def stop(self) -> None:
+        super().stop()
+        self._rollout.close()
+
+    def sleep(self, level: int) -> None:
+        """Has the engines give their GPU's memory back until they are asked, or get weights; see `VLLMServer.sleep`."""
+        for engine in self.engines.values():
+            engine.sleep(level)
 
     def deliver(self, module_id: str, weights: Any, version: int, probe_ids: np.ndarray) -> ServedWeights:
         """Gives weights to an engine.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import traceback
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -31,10 +31,11 @@ from rllib_gigpo.connectors.prompts import PROMPT_OVERFLOW as PROMPT_OVERFLOWS
 from rllib_gigpo.env_runners import endings
 from rllib_gigpo.env_runners.environment_answers import check_reset, check_step
 from rllib_gigpo.env_runners.environment_pool import EnvironmentPool, LentEnvironment
+from rllib_gigpo.env_runners.group_schedules import play_freely, play_in_lock_step
 from rllib_gigpo.env_runners.member import Member, SingleAgentMember
 from rllib_gigpo.env_runners.rollout_plan import GroupPlan, RolloutPlan
 from rllib_gigpo.env_runners.worker_process import EnvironmentFailure
-from rllib_gigpo.inference.protocol import Generation, GenerationRequest, InferenceClient, RolloutEngine
+from rllib_gigpo.inference.protocol import Generation, GenerationRequest, RolloutEngine
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -99,6 +100,10 @@ class GroupRollout:
             self._engine.abort()
         return [episode for group in plan.groups for episode in self._kept(finished[group.group_id], plan)]
 
+    def close(self) -> None:
+        """Ends what the engine runs outside of this process; nothing can be rolled out afterwards."""
+        self._engine.close()
+
     def take_counts(self) -> Counter[str]:
         """What was counted since the last call."""
         counts, self._counts = self._counts, Counter()
@@ -106,55 +111,11 @@ class GroupRollout:
         return counts
 
     async def _roll_out(self, plan: RolloutPlan) -> dict[int, list[Member]]:
-        waiting = deque(plan.groups)
-        finished: dict[int, list[Member]] = {}
+        if self._engine.in_lock_step:
+            return await play_in_lock_step(self, plan, self._engine, num_envs=self._pool.num_envs)
+        return await play_freely(self, plan, num_envs=self._pool.num_envs)
 
-        async def run_groups(group: GroupPlan, members: list[Member]) -> None:
-            while True:
-                successor = await self._play_group(members, plan, waiting)
-                finished[group.group_id] = members
-                if successor is None:
-                    return
-                group, place = successor
-                async with place:
-                    members = await self._start_group(group, plan)
-
-        # All first groups start before anyone plays: a batching engine must know of every client before the first asks.
-        num_at_once = min(len(waiting), self._pool.num_envs // plan.group_size)
-        groups = [waiting.popleft() for _ in range(num_at_once)]
-        first = await asyncio.gather(*(self._start_group(group, plan) for group in groups))
-        await asyncio.gather(*(run_groups(group, members) for group, members in zip(groups, first, strict=True)))
-        return finished
-
-    async def _play_group(
-        self, members: list[Member], plan: RolloutPlan, waiting: deque[GroupPlan]
-    ) -> tuple[GroupPlan, InferenceClient] | None:
-        """Plays all members to their ends.
-
-        Returns:
-            The group of `waiting` that takes their place, with a client that keeps a batching engine waiting while it
-            starts; None where none is left. Without that client, what is sampled together would depend on how long
-            environments take.
-        """
-        playing = len(members)
-
-        def successor() -> tuple[GroupPlan, InferenceClient] | None:
-            return (waiting.popleft(), self._engine.client()) if waiting else None
-
-        async def play(member: Member) -> tuple[GroupPlan, InferenceClient] | None:
-            nonlocal playing
-            # Open all the time, so that an engine waits for the member also between two steps.
-            async with member.client:
-                await self._play(member, plan)
-                playing -= 1
-                return None if playing else successor()
-
-        if not members:
-            return successor()
-        found = await asyncio.gather(*(play(member) for member in members))
-        return next((one for one in found if one is not None), None)
-
-    async def _start_group(self, group: GroupPlan, plan: RolloutPlan) -> list[Member]:
+    async def start_group(self, group: GroupPlan, plan: RolloutPlan) -> list[Member]:
         """Starts the members of a group; those that fail, or do not start where the others do, leave it."""
         started = await asyncio.gather(*(self._start(group, index) for index in range(plan.group_size)))
         members = self._with_equal_start([member for member in started if member is not None])
@@ -200,14 +161,15 @@ class GroupRollout:
                 )
         return [member for member in members if member.start == common]
 
-    async def _play(self, member: Member, plan: RolloutPlan) -> None:
+    async def play(self, member: Member, plan: RolloutPlan) -> None:
         """Plays a member to its end, and gives its environment back."""
         assert isinstance(member, SingleAgentMember)
         try:
             while member.ending is None:
                 prompt_ids = self._prompt(member.episode, member.shared_data, self._rl_module, plan)
                 if prompt_ids is None:
-                    self._end_by_overflow(member)
+                    self._note_overflow(member, len(member.episode))
+                    self._end_truncated(member, endings.PROMPT_OVERFLOW)
                     break
                 request = GenerationRequest(
                     prompt_ids=prompt_ids,
@@ -215,7 +177,11 @@ class GroupRollout:
                     sampling=plan.sampling,
                     order=(member.group.group_id, member.index),
                 )
-                await self._step(member, plan, prompt_ids, await member.client.generate(request))
+                generation = await member.client.generate(request)
+                member.response_tokens += len(generation.response_ids)
+                await self._step(member, plan, prompt_ids, generation)
+                if member.ending is None and plan.budget.is_spent(len(member.episode), member.response_tokens):
+                    self._end_truncated(member, endings.STRAGGLER_CUT)
         finally:
             self._give_back(member)
 
@@ -306,20 +272,19 @@ class GroupRollout:
         member.ending = endings.ENV_FAILURE
         self._count_env_failure(member.group, member.index, failure)
 
-    def _end_by_overflow(self, member: SingleAgentMember) -> None:
-        """Ends a trajectory whose prompt does not fit: truncated where it has steps, else it leaves its group."""
-        self._count_overflow(member, len(member.episode))
+    def _end_truncated(self, member: SingleAgentMember, ending: str) -> None:
+        """Ends a trajectory as truncated; one without any step leaves its group."""
+        member.ending = ending
+        self._counts[f"endings/{ending}"] += 1
         if len(member.episode) > 0:
             member.episode.is_truncated = True
-            member.episode.get_infos(-1)[ENDING] = endings.PROMPT_OVERFLOW
+            member.episode.get_infos(-1)[ENDING] = ending
 
-    def _count_overflow(self, member: Member, step: int) -> None:
-        member.ending = endings.PROMPT_OVERFLOW
+    def _note_overflow(self, member: Member, step: int) -> None:
         self.last_failure = (
             f"task {member.group.task!r}, step {step}: the prompt does not fit into max_prompt_tokens, "
             "even without history"
         )
-        self._counts[f"endings/{endings.PROMPT_OVERFLOW}"] += 1
 
     def _count_env_failure(self, group: GroupPlan, index: int, failure: Exception) -> None:
         name = failure.cause if isinstance(failure, EnvironmentFailure) else type(failure).__name__

@@ -23,6 +23,7 @@ class Member(ABC):
         env: Its environment, reset.
         client: Its door to the engine, from the moment on at which its whole group has started.
         ending: None until it has ended.
+        response_tokens: Tokens sampled so far, of all agents.
     """
 
     client: InferenceClient
@@ -32,6 +33,7 @@ class Member(ABC):
         self.index = index
         self.env = env
         self.ending: str | None = None
+        self.response_tokens = 0
 
     @property
     @abstractmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gymnasium as gym
+from ray.rllib.core.rl_module.multi_rl_module import MultiRLModule
 from ray.rllib.env import INPUT_ENV_SINGLE_SPACES, INPUT_ENV_SPACES
 from ray.rllib.env.env_runner import EnvRunner
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
@@ -25,8 +26,8 @@ from rllib_gigpo.env_runners.group_rollout import GroupRollout
 from rllib_gigpo.env_runners.multi_agent_rollout import MultiAgentGroupRollout
 from rllib_gigpo.env_runners.policy_mapping import PolicyMapping
 from rllib_gigpo.env_runners.trajectories import by_trajectory, env_steps
-from rllib_gigpo.inference.hf_engine import HFEngine
-from rllib_gigpo.inference.multi_module_engine import MultiModuleEngine
+from rllib_gigpo.inference.engines import build_engines
+from rllib_gigpo.rl_modules.causal_lm_facade import facade_spec
 
 # Tokens, not spaces, are what the modules read and write, but RLlib builds none without them.
 _TEXT = gym.spaces.Text(max_length=1_000_000, min_length=0)
@@ -64,21 +65,23 @@ class MultiAgentGroupEnvRunner(GroupEnvRunner):
     @override(SingleAgentEnvRunner)
     def make_module(self) -> None:
         spec = self.config.get_multi_rl_module_spec(spaces=self.get_spaces(), inference_only=True)
+        if self.config.engine != "hf":
+            # One with a copy in memory of a base model that several share would look for weights.
+            spec.multi_rl_module_class = MultiRLModule
+            for module_spec in spec.rl_module_specs.values():
+                facade_spec(module_spec)
         self.module = spec.build()
 
     @override(GroupEnvRunner)
     def _make_rollout(self, pool: EnvironmentPool) -> GroupRollout:
         modules = dict(self.module.items())
-        self.engines = {
-            module_id: HFEngine(module.lm, module.tokenizer, device=self._device)
-            for module_id, module in modules.items()
-        }
+        self.engines, of_rollouts = build_engines(self.config, modules, device=self._device)
         return MultiAgentGroupRollout(
             possible_agents=pool.possible_agents,
             rl_modules=modules,
             policy_mapping=self._policy_mapping,
             pool=pool,
-            engine=MultiModuleEngine(self.engines),
+            engine=of_rollouts,
             env_to_module=self._env_to_module,
             module_to_env=self._module_to_env,
         )

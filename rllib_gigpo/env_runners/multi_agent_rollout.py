@@ -64,19 +64,22 @@ class MultiAgentGroupRollout(GroupRollout):
             policy_mapping=self._policy_mapping,
         )
 
-    async def _play(self, member: Member, plan: RolloutPlan) -> None:
+    async def play(self, member: Member, plan: RolloutPlan) -> None:
         assert isinstance(member, MultiAgentMember)
         try:
             member.begin()
             while member.ending is None:
                 prompts = self._prompts(member, plan)
                 if prompts is None:
-                    self._count_overflow(member, member.env_steps)
-                    member.end(endings.PROMPT_OVERFLOW)
+                    self._note_overflow(member, member.env_steps)
+                    self._end_all(member, endings.PROMPT_OVERFLOW)
                     break
                 requests = [self._request(member, plan, agent_id, prompts[agent_id]) for agent_id in prompts]
                 generations = await self._generate(member, requests)
+                member.response_tokens += sum(len(generation.response_ids) for generation in generations)
                 await self._step_all(member, plan, prompts, dict(zip(prompts, generations, strict=True)))
+                if member.ending is None and plan.budget.is_spent(member.env_steps, member.response_tokens):
+                    self._end_all(member, endings.STRAGGLER_CUT)
         finally:
             self._counts[REWARDS_WITHOUT_ACT] += member.rewards_without_act
             self._give_back(member)
@@ -143,6 +146,11 @@ class MultiAgentGroupRollout(GroupRollout):
         member.take(acts, step)
         if member.ending is not None:
             self._counts[f"endings/{member.ending}"] += 1
+
+    def _end_all(self, member: MultiAgentMember, ending: str) -> None:
+        """Ends the trajectory of all agents as truncated."""
+        member.end(ending)
+        self._counts[f"endings/{ending}"] += 1
 
     def _kept(self, members: list[Member], plan: RolloutPlan) -> list[SingleAgentEpisode]:
         episodes = super()._kept(members, plan)

@@ -33,6 +33,26 @@ class GroupPlan:
 
 
 @dataclass(frozen=True)
+class TrajectoryBudget:
+    """What a trajectory may take before it is cut: the tail of a rollout, in which a few long ones keep all others
+    waiting. Never a matter of time, which would make results depend on the machine.
+
+    Attributes:
+        max_steps: Steps of the environment; None for no limit.
+        max_tokens: Sampled tokens, of all agents; None for no limit. The step that exceeds them is the last one.
+    """
+
+    max_steps: int | None = None
+    max_tokens: int | None = None
+
+    def is_spent(self, steps: int, tokens: int) -> bool:
+        """Whether a trajectory that has taken so many is to be cut."""
+        return (self.max_steps is not None and steps >= self.max_steps) or (
+            self.max_tokens is not None and tokens >= self.max_tokens
+        )
+
+
+@dataclass(frozen=True)
 class RolloutPlan:
     """Groups to roll out, and how.
 
@@ -42,6 +62,7 @@ class RolloutPlan:
         min_group_size: A group that keeps fewer members than this is dropped, and counted.
         sampling: How responses are sampled.
         explore: False in evaluation; connectors receive it.
+        budget: Of each trajectory.
     """
 
     groups: tuple[GroupPlan, ...]
@@ -49,6 +70,7 @@ class RolloutPlan:
     min_group_size: int
     sampling: SamplingParams
     explore: bool = True
+    budget: TrajectoryBudget = TrajectoryBudget()
 
     def split(self, num_parts: int) -> list[RolloutPlan]:
         """`num_parts` plans of contiguous whole groups, sizes equal to within one; a part may be empty."""

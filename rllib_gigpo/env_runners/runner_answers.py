@@ -12,6 +12,7 @@ import numpy as np
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
 from rllib_gigpo.env_runners import endings
+from rllib_gigpo.inference.protocol import EngineDied
 
 RUNNER_DIED = "RunnerDied"
 
@@ -86,3 +87,8 @@ class RunnerFailure:
     @property
     def runner_is_dead(self) -> bool:
         return self.cause == RUNNER_DIED
+
+    @property
+    def a_process_died(self) -> bool:
+        """The runner's own, or that of its engine: a new one may do better, where an error would come again."""
+        return self.cause in (RUNNER_DIED, EngineDied.__name__)

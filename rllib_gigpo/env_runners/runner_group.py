@@ -76,6 +76,17 @@ class RunnerGroup:
             rollout.counts.update(self._lose(runner_id, parts[runner_id], failure))
         return rollout
 
+    def sleep(self, level: int) -> None:
+        """Has all engines give their GPU's memory back; see `VLLMServer.sleep`.
+
+        Raises:
+            RuntimeError: An engine cannot; one that is gone does not count.
+        """
+        answers = self.call("sleep", {runner_id: {"level": level} for runner_id in self.alive()})
+        for runner_id, answer in answers.items():
+            if isinstance(answer, RunnerFailure) and not answer.a_process_died:
+                raise RuntimeError(f"the engine of env runner {runner_id} cannot sleep: {answer.details}")
+
     def alive(self) -> list[int]:
         """Ids of the runners that are alive, in order.
 
@@ -176,7 +187,7 @@ class RunnerGroup:
         last = list(failures.values())[-1]
         if not self._tolerates_failures:
             raise RuntimeError(f"env runners {sorted(failures)} failed while sampling; the last cause: {last.details}")
-        errors = [failure for failure in failures.values() if not failure.runner_is_dead]
+        errors = [failure for failure in failures.values() if not failure.a_process_died]
         # What every runner raises alike is an error of the program, and would come again in every iteration.
         if len(failures) == num_parts and errors:
             raise RuntimeError(

@@ -3,43 +3,28 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
+from rllib_gigpo.inference.engine_stats import EngineStats
 from rllib_gigpo.inference.gate import BatchGate, HFClient
-from rllib_gigpo.inference.hf_sampler import check_request, sample_responses
+from rllib_gigpo.inference.hf_sampler import sample_responses
 from rllib_gigpo.inference.protocol import Generation, GenerationRequest
+from rllib_gigpo.inference.request_checks import check_request
+from rllib_gigpo.inference.special_tokens import eos_token_ids
 from rllib_gigpo.rl_modules.weights import set_weights
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
-@dataclass
-class EngineStats:
-    """What an engine did since its statistics were last taken.
-
-    Attributes:
-        batches: Batches sampled.
-        rows: Responses sampled.
-        prompt_tokens: Tokens of their prompts, padding and shared prefills not considered.
-        response_tokens: Tokens sampled.
-        seconds: Wall-clock seconds spent sampling.
-    """
-
-    batches: int = 0
-    rows: int = 0
-    prompt_tokens: int = 0
-    response_tokens: int = 0
-    seconds: float = 0.0
-
-
 class HFEngine:
     """An `InferenceEngine` over a Hugging Face causal LM, with a deterministic gate (`BatchGate`)."""
+
+    in_lock_step = True
 
     def __init__(
         self,
@@ -66,7 +51,7 @@ class HFEngine:
         self.stats = EngineStats()
         self._model: PreTrainedModel = model if device is None else model.to(device)
         self._max_batch_rows = max_batch_rows
-        self._eos_token_ids = _eos_token_ids(model, tokenizer)
+        self._eos_token_ids = eos_token_ids(model, tokenizer)
         self._pad_token_id = _pad_token_id(model, tokenizer)
         self._decode = partial(tokenizer.decode, skip_special_tokens=False, clean_up_tokenization_spaces=False)
         self._gate = BatchGate(self.sample, check=self.check)
@@ -107,6 +92,13 @@ class HFEngine:
         """Closes every client, also those a crashed run left behind. Calls still waiting raise RuntimeError."""
         self._gate.abort()
 
+    def sleep(self, level: int) -> None:
+        """Raises ValueError: this engine's model stays where it is."""
+        raise ValueError("the hf engine cannot give its memory back")
+
+    def close(self) -> None:
+        """Nothing runs outside of this process."""
+
     def check(self, request: GenerationRequest) -> None:
         """Raises ValueError where the model cannot serve the request; see `check_request`."""
         check_request(self._model, request)
@@ -135,16 +127,6 @@ class HFEngine:
         self.stats.response_tokens += sum(len(ids) for ids, _, _ in sampled)
         self.stats.seconds += time.perf_counter() - started
         return [Generation(ids, logp, reason, self.weights_version) for ids, logp, reason in sampled]
-
-
-def _eos_token_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
-    """Every end-of-sequence id that the generation config or the tokenizer names."""
-    generation_config = getattr(model, "generation_config", None)
-    ids: set[int] = set()
-    for named in (getattr(generation_config, "eos_token_id", None), tokenizer.eos_token_id):
-        if named is not None:
-            ids.update(named if isinstance(named, list | tuple | set) else [named])
-    return frozenset(ids)
 
 
 def _pad_token_id(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:

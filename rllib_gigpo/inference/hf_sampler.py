@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from rllib_gigpo.inference.protocol import FinishReason, GenerationRequest
+from rllib_gigpo.inference.request_checks import check_request
 from rllib_gigpo.inference.token_sampler import draw_tokens, uniform_stream
 
 if TYPE_CHECKING:
@@ -24,33 +25,6 @@ _LIVE_SHARE_TO_SHRINK = 0.75
 # Tokens before a stop string's own that are decoded too: the first characters of a decoded window may differ from those
 # in the whole text (a cut UTF-8 character, a leading space that a tokenizer strips).
 _STOP_WINDOW_MARGIN = 4
-
-
-def check_request(model: PreTrainedModel, request: GenerationRequest) -> None:
-    """Checks that the model can serve a request.
-
-    Raises:
-        ValueError: The seed is out of range, the prompt is empty or holds an id outside the vocabulary, or prompt and
-            longest response together exceed the model's positions.
-    """
-    if not 0 <= request.seed < 2**64:
-        raise ValueError(f"seed is {request.seed}; it must be in [0, 2**64)")
-    prompt_ids = np.asarray(request.prompt_ids)
-    if prompt_ids.ndim != 1 or prompt_ids.size == 0:
-        raise ValueError(f"prompt_ids has shape {prompt_ids.shape}; it must be one row of at least one token id")
-    vocabulary = model.get_input_embeddings().weight.shape[0]
-    if prompt_ids.min() < 0 or prompt_ids.max() >= vocabulary:
-        raise ValueError(
-            f"prompt_ids hold ids from {prompt_ids.min()} to {prompt_ids.max()}, but the model embeds {vocabulary}: "
-            "use the model's own tokenizer"
-        )
-    limit = getattr(model.config.get_text_config(decoder=True), "max_position_embeddings", None)
-    longest = prompt_ids.size + request.sampling.max_response_tokens
-    if limit is not None and longest > limit:
-        raise ValueError(
-            f"a prompt of {prompt_ids.size} tokens and max_response_tokens={request.sampling.max_response_tokens} need "
-            f"{longest} positions, but the model has max_position_embeddings={limit}: shorten one of them"
-        )
 
 
 @torch.inference_mode()

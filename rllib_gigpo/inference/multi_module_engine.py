@@ -21,6 +21,8 @@ class MultiModuleEngine:
         engines: By module id.
     """
 
+    in_lock_step = True
+
     def __init__(self, engines: Mapping[str, HFEngine]):
         self._engines = engines
         self._gate = BatchGate(self._sample, check=self._check)
@@ -32,6 +34,9 @@ class MultiModuleEngine:
     def abort(self) -> None:
         """Closes every client, also those that a rollout which failed left behind."""
         self._gate.abort()
+
+    def close(self) -> None:
+        """Nothing runs outside of this process."""
 
     def _check(self, request: GenerationRequest) -> None:
         if request.module_id is None or request.module_id not in self._engines:

@@ -96,12 +96,28 @@ class InferenceClient(Protocol):
     async def __aexit__(self, *exc_info: Any) -> None: ...
 
     async def generate(self, request: GenerationRequest) -> Generation:
-        """Samples one response. An engine failure is raised from every waiting call."""
+        """Samples one response.
+
+        Raises:
+            ValueError: The engine cannot serve this request; the others do not notice.
+            RuntimeError: The engine failed, in every waiting call; EngineDied where its process is gone.
+        """
         ...
 
 
+class EngineDied(RuntimeError):
+    """An engine's process is gone; the env runner needs a new one."""
+
+
 class RolloutEngine(Protocol):
-    """Samples responses for many coroutines at once."""
+    """Samples responses for many coroutines at once.
+
+    Attributes:
+        in_lock_step: Whether it samples only when every open client waits, in batches. Otherwise it takes each request
+            as it comes.
+    """
+
+    in_lock_step: bool
 
     def client(self) -> InferenceClient:
         """A new client, counted as live from this call on (not from `__aenter__`)."""
@@ -109,6 +125,10 @@ class RolloutEngine(Protocol):
 
     def abort(self) -> None:
         """Closes every client, also those that a rollout which failed left behind."""
+        ...
+
+    def close(self) -> None:
+        """Ends whatever runs outside of this process."""
         ...
 
 
@@ -127,4 +147,8 @@ class InferenceEngine(RolloutEngine, Protocol):
         Returns:
             float32[n - 1], of each token but the first, given those before it.
         """
+        ...
+
+    def sleep(self, level: int) -> None:
+        """Gives memory back until the next request or delivery; see docs/inference.md."""
         ...

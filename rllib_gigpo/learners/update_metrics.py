@@ -12,6 +12,8 @@ from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 from rllib_gigpo.learners.losses import Aggregation, PolicyLoss, loss_denominator
 from rllib_gigpo.rows import TokenRows
 
+SAMPLER_LEARNER_GAP_MEAN = "sampler_learner_gap_mean"
+
 _SUMS = (
     "loss",
     "total",
@@ -166,7 +168,7 @@ class MiniBatchMetrics:
             ("ratio_mean", "ratio"),
             ("clip_fraction", "clipped"),
             ("kl_to_old", "kl"),
-            ("sampler_learner_gap_mean", "gap"),
+            (SAMPLER_LEARNER_GAP_MEAN, "gap"),
         ):
             self._log(name, values[key] / values["tokens"])
         if self._has_reference:

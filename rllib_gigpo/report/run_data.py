@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import logging
 import re
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rllib_gigpo.report.trajectory_recorder import RECORDS_FOLDER
+
+logger = logging.getLogger(__name__)
 
 RESULTS_FILE = "result.json"
 PARAMS_FILE = "params.json"
@@ -51,29 +56,49 @@ def read_run(folder: Path) -> RunData:
         raise ValueError(_nothing_to_read(folder))
     metrics: dict[str, dict[int, float]] = {}
     for number, result in enumerate(_json_lines(path), 1):
-        iteration = int(result.get("training_iteration", number))
+        iteration = _iteration(result.get("training_iteration", number), f"{path}, result {number}")
         for name, value in _numbers(result):
             metrics.setdefault(name, {})[iteration] = value
     if not metrics:
         raise ValueError(f"{path} holds no result: the run ended before its first iteration did")
-    params = folder / PARAMS_FILE
     return RunData(
         folder=folder,
         metrics=metrics,
-        params=json.loads(params.read_text()) if params.is_file() else {},
+        params=_params(folder / PARAMS_FILE),
         trajectories=_records(folder / RECORDS_FOLDER),
     )
 
 
 def _json_lines(path: Path) -> Iterator[dict[str, Any]]:
-    lines = path.read_text().splitlines()
+    lines = [line for line in path.read_bytes().splitlines() if line.strip()]
     for number, line in enumerate(lines, 1):
         try:
-            yield json.loads(line)
-        except json.JSONDecodeError as error:
+            result = json.loads(line)
+        except ValueError as error:  # no JSON, or no UTF-8
             if number < len(lines):
                 raise ValueError(f"{path}, line {number}, is not JSON: {error}") from error
-            # A run that is still going, or was killed, may have written half of its last line.
+            return  # a run that is still going, or was killed, may have written half of its last line
+        if not isinstance(result, dict):
+            raise ValueError(f"{path}, line {number}, is no result of an iteration: {line[:80]!r}")
+        yield result
+
+
+def _iteration(value: Any, where: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"{where}: training_iteration={value!r} is no integer")
+    return value
+
+
+def _params(path: Path) -> Mapping[str, Any]:
+    if not path.is_file():
+        return {}
+    try:
+        params = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: it is not JSON ({error}); a report needs none") from error
+    if not isinstance(params, dict):
+        raise ValueError(f"{path} is damaged: it holds no configuration; a report needs none")
+    return params
 
 
 def _numbers(result: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
@@ -87,7 +112,17 @@ def _numbers(result: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
 
 def _records(folder: Path) -> dict[int, Path]:
     found = ((_RECORD.fullmatch(path.name), path) for path in folder.glob("*")) if folder.is_dir() else ()
-    return dict(sorted((int(match[1]), path) for match, path in found if match))
+    return dict(sorted((int(match[1]), path) for match, path in found if match and _is_whole(path)))
+
+
+def _is_whole(path: Path) -> bool:
+    try:
+        if not gzip.decompress(path.read_bytes()):
+            raise EOFError("it is empty")
+    except (OSError, EOFError, zlib.error) as error:
+        logger.warning("%s is damaged and left out: %s", path, error)
+        return False
+    return True
 
 
 def _nothing_to_read(folder: Path) -> str:

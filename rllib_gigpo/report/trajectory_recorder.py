@@ -81,9 +81,12 @@ class TrajectoryRecorder:
         path = self.folder / f"iteration_{iteration:06d}.jsonl.gz"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            with gzip.open(path, "wt", encoding="utf-8", compresslevel=4) as file:
+            # A process that is killed meanwhile leaves no half file under the final name.
+            unfinished = path.with_name(f".{path.name}.unfinished")
+            with gzip.open(unfinished, "wt", encoding="utf-8", compresslevel=4) as file:
                 for record in self._records(episodes, frozenset(groups), step_rows, token_rows, columns):
                     file.write(json.dumps(record, ensure_ascii=False, default=str) + "\n")
+            unfinished.replace(path)
         except OSError as error:
             logger.warning("the trajectories of iteration %d could not be written to %s: %s", iteration, path, error)
 

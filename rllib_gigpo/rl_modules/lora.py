@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from rllib_gigpo.broken_packages import check_torchvision
+from rllib_gigpo.rl_modules.model_directory import causal_lm_skeleton
 
 if TYPE_CHECKING:
     import torch
@@ -194,7 +194,7 @@ def linear_layer_names(lm: PreTrainedModel) -> list[str]:
 
 def _check_targets(targets: Targets, layers: Sequence[str]) -> None:
     ends = list(dict.fromkeys(name.rsplit(".", 1)[-1] for name in layers))
-    if isinstance(targets, str) or not targets:
+    if not isinstance(targets, list | tuple) or not targets:
         raise ValueError(f"lora_targets is {targets!r}; it must be 'all-linear' or a list of layers out of {ends}")
     for target in targets:
         if not any(name == target or name.endswith(f".{target}") for name in layers):
@@ -208,14 +208,7 @@ def _check_targets(targets: Targets, layers: Sequence[str]) -> None:
 
 @functools.cache
 def _layer_names_of_directory(model_path: str) -> tuple[str, ...]:
-    check_torchvision()
-    import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
-
-    config = AutoConfig.from_pretrained(model_path, trust_remote_code=False, local_files_only=True)
-    # Layers without memory.
-    with torch.device("meta"):
-        return tuple(linear_layer_names(AutoModelForCausalLM.from_config(config, trust_remote_code=False)))
+    return tuple(linear_layer_names(causal_lm_skeleton(model_path)))
 
 
 def _file_name(name: str) -> str:

@@ -115,6 +115,25 @@ def load_causal_lm(
     return lm.train()
 
 
+def causal_lm_skeleton(path: str | Path) -> PreTrainedModel:
+    """The causal language model of a model directory without its weights: on the meta device, where nothing takes
+    memory and nothing can be computed.
+
+    Raises:
+        ImportError: A broken torchvision (see `check_torchvision`).
+    """
+    check_torchvision()
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
+
+    config = AutoConfig.from_pretrained(str(path), trust_remote_code=False, local_files_only=True)
+    with torch.device("meta"):
+        lm = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+    if (Path(path) / "generation_config.json").is_file():
+        lm.generation_config = GenerationConfig.from_pretrained(str(path), local_files_only=True)
+    return lm
+
+
 def _remove_dropout(lm: PreTrainedModel) -> None:
     """With dropout the learner's log-probabilities would not be the sampler's. Rates are in layers and attributes."""
     import torch

@@ -36,6 +36,17 @@ def set_weights(module: torch.nn.Module, weights: Mapping[str, np.ndarray]) -> N
     Raises:
         ValueError: Names or a shape differ from those of `module`; nothing has been changed then.
     """
+    check_weights(module, weights)
+    for name, tensor in _weights(module).items():
+        tensor.copy_(array_to_tensor(weights[name]))
+
+
+def check_weights(module: torch.nn.Module, weights: Mapping[str, np.ndarray]) -> None:
+    """Checks that `weights` are those of `module`, which may be on the meta device.
+
+    Raises:
+        ValueError: Names or a shape differ.
+    """
     own = _weights(module)
     missing, unknown = sorted(own.keys() - weights.keys()), sorted(weights.keys() - own.keys())
     if missing or unknown:
@@ -45,8 +56,6 @@ def set_weights(module: torch.nn.Module, weights: Mapping[str, np.ndarray]) -> N
     for name, tensor in own.items():
         if weights[name].shape != tuple(tensor.shape):
             raise ValueError(f"weight {name!r} has shape {weights[name].shape}, the model's has {tuple(tensor.shape)}")
-    for name, tensor in own.items():
-        tensor.copy_(array_to_tensor(weights[name]))
 
 
 def _weights(module: torch.nn.Module) -> dict[str, torch.Tensor]:

@@ -17,6 +17,7 @@ from rllib_gigpo.env_adapters.alfworld.games import BrokenGameError
 from rllib_gigpo.env_adapters.alfworld.generate import main, write_games
 from rllib_gigpo.env_adapters.alfworld.packages import _packages
 from rllib_gigpo.env_adapters.alfworld.task_types import SPLITS, TASK_TYPES
+from rllib_gigpo.env_runners.group_env_runner import GroupEnvRunner
 from rllib_gigpo.env_runners.worker_process import EnvironmentFailure
 from tests.alfworld_cases import needs_alfworld
 from tests.algorithm_cases import small_config
@@ -143,10 +144,11 @@ def test_a_missing_or_empty_folder_names_the_variable_and_the_layout(tmp_path: P
 
 
 @pytest.mark.parametrize(("env_workers", "error"), [(0, FileNotFoundError), (1, EnvironmentFailure)])
-def test_a_training_says_so_too_when_it_is_built(tmp_path: Path, env_workers: int, error: type[Exception]) -> None:
+def test_an_env_runner_says_so_too(tmp_path: Path, env_workers: int, error: type[Exception]) -> None:
     config = small_config().environment("ALFWorld", env_config={"data": str(tmp_path)})
+    config.env_runners(env_workers=env_workers)
     with pytest.raises(error, match=r"ALFWORLD_DATA.*json_2.1.1/\{train,valid_seen,valid_unseen\}"):
-        config.env_runners(env_workers=env_workers).build_algo()
+        GroupEnvRunner(config=config)
 
 
 def test_broken_files_are_left_out_and_counted(copied: Path, caplog: pytest.LogCaptureFixture) -> None:

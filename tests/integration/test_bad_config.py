@@ -1,5 +1,6 @@
 """Every wrong config is one clear error, before anything is built."""
 
+import json
 import math
 import shutil
 from pathlib import Path
@@ -15,6 +16,7 @@ from rllib_gigpo.algorithms.gagpo.gagpo import GAGPOConfig
 from rllib_gigpo.algorithms.gigpo.gigpo import GiGPOConfig
 from rllib_gigpo.algorithms.reinforce import REINFORCEPlusPlusConfig
 from rllib_gigpo.env_adapters import embedded_model_path
+from rllib_gigpo.inference import vllm_options
 
 pytestmark = pytest.mark.integration
 
@@ -47,6 +49,11 @@ def test_the_good_config_is_good():
         (lambda c: c.generation(temperature=0), "temperature=0.*random"),
         (lambda c: c.generation(max_prompt_tokens=100_000), "max_position_embeddings"),
         (lambda c: c.generation(engine="tgi"), "engine='tgi'"),
+        (lambda c: c.generation(engine_options={"max_num_seqs": 8}), "engine_options=.*does nothing with engine='hf'"),
+        (lambda c: c.training(sampler_gap_limit=0), "sampler_gap_limit=0 must be greater than 0"),
+        (lambda c: c.training(sampler_gap_warning="low"), "sampler_gap_warning='low' must be a finite number"),
+        (lambda c: c.env_runners(max_trajectory_steps=0), "max_trajectory_steps=0 must be an integer of at least 1"),
+        (lambda c: c.env_runners(max_trajectory_tokens=1.5), r"max_trajectory_tokens=1\.5 must be an integer"),
         (lambda c: c.env_runners(num_envs_per_env_runner=4), "num_envs_per_env_runner=4.*group_size=8"),
         (lambda c: c.learners(num_learners=129), "num_learners=129.*group_size=8 x groups_per_iteration=16"),
         (lambda c: c.evaluation(evaluation_num_env_runners=1), "evaluation_num_env_runners=1"),
@@ -63,6 +70,8 @@ def test_the_good_config_is_good():
         (lambda c: c.training(kl_coeff=-0.1), "kl_coeff=-0.1 must not be negative"),
         (lambda c: c.training(kl_coeff=[[0, 0.1], [10, -1]]), "must not be negative"),
         (lambda c: c.training(kl_coeff=[[5, 0.1], [10, 0.0]]), "kl_coeff=.*first timestep must be 0"),
+        (lambda c: c.training(kl_coeff=[[0, 0.1], [10, 0.2], [5, 0.3]]), "kl_coeff=.*timesteps in increasing order"),
+        (lambda c: c.training(lr=[[0, 1e-3], [-10, 1e-4]]), "lr=.*timesteps in increasing order"),
         (lambda c: c.training(kl_coeff="high"), "kl_coeff='high' must be a number or a schedule"),
         (lambda c: c.training(kl_estimator="k4"), "kl_estimator='k4'.*'k1', 'k2', 'k3'"),
         (lambda c: c.training(entropy_coeff=-1), "entropy_coeff=-1"),
@@ -72,6 +81,8 @@ def test_the_good_config_is_good():
         (lambda c: c.language_model(lora_rank=4, lora_targets=["q_prj"]), "'q_prj'.*Did you mean 'q_proj'.*down_proj"),
         (lambda c: c.language_model(lora_rank=4, lora_targets="q_proj"), "lora_targets is 'q_proj'.*a list"),
         (lambda c: c.language_model(lora_rank=4, lora_targets=[]), "a list"),
+        (lambda c: c.language_model(lora_rank=4, lora_targets=7), "lora_targets is 7.*a list"),
+        (lambda c: c.language_model(lora_rank=4, lora_targets=(t for t in ["q_proj"])), "lora_targets is <gen.*a list"),
         (lambda c: c.language_model(model_path=None), "model_path is not set"),
         (lambda c: c.language_model(model_path="/nowhere"), "/nowhere"),
         (lambda c: c.language_model(model_path=5), "model_path=5 must be"),
@@ -299,3 +310,49 @@ def test_a_whole_config_survives_the_way_through_a_dict():
     again = GiGPOConfig().update_from_dict(config.to_dict())
     assert (again.group_size, again.step_advantage_weight, again.optimizer) == (4, 0.5, "sgd")
     again.validate()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda c: c.generation(engine_options=[1]), r"engine_options=\[1\] must be a dict"),
+        (
+            lambda c: c.generation(engine_options={"model": "x"}),
+            r"'model' cannot be set; .*\(model_path=…",
+        ),
+        (lambda c: c.generation(engine_options={"tensor_parallel_size": "2"}), "tensor_parallel_size='2' must be an"),
+        (
+            lambda c: c.generation(engine_options={"tensor_parallel_size": 2}).env_runners(num_gpus_per_env_runner=1),
+            r"= 2 needs as many GPUs, but num_gpus_per_env_runner=1: set env_runners\(num_gpus_per_env_runner=2\)",
+        ),
+        (lambda c: c.generation(engine_sleep_level=3), "engine_sleep_level=3 must be 1 or 2"),
+        (lambda c: c.generation(engine_sleep_level=1), "num_gpus_per_env_runner=0: set it to None"),
+        (lambda c: c.language_model(lora_rank=1000), "lora_rank=1000 is more than engine='vllm' serves, 512"),
+    ],
+)
+def test_what_the_vllm_engine_cannot_serve_is_refused_before_anything_starts(
+    change: Any, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vllm_options, "find_spec", lambda name: object())
+    good_config().generation(engine="vllm").validate()
+    with pytest.raises(ValueError, match=message):
+        change(good_config().generation(engine="vllm")).validate()
+
+
+def test_the_vllm_engine_without_vllm_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vllm_options, "find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=r"engine='vllm' needs vLLM, .* pip install 'rllib-gigpo\["):
+        good_config().generation(engine="vllm").validate()
+
+
+def test_a_head_size_that_vllm_lacks_on_the_cpu_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vllm_options, "find_spec", lambda name: object())
+    shutil.copytree(embedded_model_path("EZPoints"), tmp_path / "model")
+    config_file = tmp_path / "model" / "config.json"
+    content = json.loads(config_file.read_text())
+    config_file.write_text(json.dumps({**content, "num_attention_heads": 8, "num_key_value_heads": 4}))
+    config = good_config().generation(engine="vllm").language_model(model_path=str(tmp_path / "model"))
+    with pytest.raises(ValueError, match=r"attention heads of size 16; on the CPU, engine='vllm' serves only sizes 32"):
+        config.validate()
+    # On a GPU it would do.
+    config.env_runners(num_gpus_per_env_runner=1).validate()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,9 @@ from rllib_gigpo.env_runners.worker_process import EnvironmentFailure
 from rllib_gigpo.environments import environment_creator
 from rllib_gigpo.inference.hf_engine import HFEngine
 from rllib_gigpo.inference.protocol import SamplingParams
+from rllib_gigpo.registry import make_environment
 from rllib_gigpo.rl_modules.causal_lm_rl_module import CausalLMRLModule, causal_lm_spec
+from tests.alfworld_cases import needs_alfworld
 from tests.algorithm_cases import small_config
 from tests.pool_cases import Trouble, heavy_modules, processes, running
 
@@ -53,8 +56,10 @@ def make_pool(tmp_path: Path) -> Iterator[MakePool]:
     assert running(processes(tmp_path)) == []
 
 
-def rollout_of(module: CausalLMRLModule, pool: EnvironmentPool) -> GroupRollout:
-    config = GiGPOConfig().environment("EZPoints").generation(max_prompt_tokens=160)
+def rollout_of(
+    module: CausalLMRLModule, pool: EnvironmentPool, env: str = "EZPoints", max_prompt_tokens: int = 160
+) -> GroupRollout:
+    config = GiGPOConfig().environment(env).generation(max_prompt_tokens=max_prompt_tokens)
     return GroupRollout(
         pool=pool,
         engine=HFEngine(module.lm, module.tokenizer),
@@ -104,6 +109,22 @@ def test_zero_and_two_workers_roll_out_exactly_the_same(
             for x, y in zip(a.get_extra_model_outputs(column), b.get_extra_model_outputs(column), strict=True):
                 np.testing.assert_array_equal(x, y)
     assert len({e.get_infos(0)["pid"] for e in found}) == 2
+
+
+@needs_alfworld
+def test_alfworld_plays_the_same_in_workers(module: CausalLMRLModule) -> None:
+    # data="": made-up games, whatever ALFWORLD_DATA names. The model is of another game and says nonsense.
+    options = {"data": "", "num_receptacles": 4, "num_objects": 2, "max_steps": 2, "anchor_state": "game"}
+    create = partial(make_environment, "ALFWorld")
+    in_workers = WorkerPool(create, CreatorContext(options, 0, 0), 8, num_workers=2, limits=WorkerLimits())
+    played = []
+    for pool in (InlinePool(partial(create, options), 8), in_workers):
+        rollout = rollout_of(module, pool, "ALFWorld", max_prompt_tokens=800)
+        episodes = rollout.run(plan_of(2))
+        assert rollout.take_counts()["endings/step_limit"] == len(episodes) == 8
+        played.append([(episode.get_observations(), episode.get_infos()) for episode in episodes])
+        pool.close()
+    assert played[0] == played[1]
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,10 @@ from rllib_gigpo.columns import ENDING, GROUP_ID, INVALID_REASON, IS_ACTION_VALI
 from rllib_gigpo.env_adapters import embedded_model_path
 from rllib_gigpo.env_runners.environment_pool import InlinePool
 from rllib_gigpo.env_runners.group_rollout import GroupRollout
-from rllib_gigpo.env_runners.rollout_plan import GroupPlan, RolloutPlan
+from rllib_gigpo.env_runners.rollout_plan import GroupPlan, RolloutPlan, TrajectoryBudget
+from rllib_gigpo.inference.free_clients import FreeClients
 from rllib_gigpo.inference.hf_engine import HFEngine
-from rllib_gigpo.inference.protocol import SamplingParams
+from rllib_gigpo.inference.protocol import Generation, GenerationRequest, SamplingParams
 from rllib_gigpo.rl_modules.causal_lm_rl_module import CausalLMRLModule, causal_lm_spec
 
 pytestmark = pytest.mark.integration
@@ -48,24 +49,52 @@ def module() -> CausalLMRLModule:
     return causal_lm_spec(str(embedded_model_path("EZPoints"))).build()
 
 
-def rollout_of(module, create, *, num_envs=16, max_prompt_tokens=160) -> GroupRollout:
+class FreeEngine:
+    """The hf engine without its gate: each request alone, as it comes, after the given number of turns of the loop."""
+
+    in_lock_step = False
+
+    def __init__(self, module, turns=lambda request: 1):
+        self._engine = HFEngine(module.lm, module.tokenizer)
+        self._clients = FreeClients(self._sample)
+        self._turns = turns
+        self.asked: list[tuple[int, ...]] = []
+
+    def client(self):
+        return self._clients.client()
+
+    def abort(self):
+        self._clients.close_all()
+
+    def close(self):
+        pass
+
+    async def _sample(self, request: GenerationRequest) -> Generation:
+        self.asked.append(request.order)
+        for _ in range(self._turns(request)):
+            await asyncio.sleep(0)
+        return self._engine.sample([request])[0]
+
+
+def rollout_of(module, create, *, num_envs=16, max_prompt_tokens=160, engine=None) -> GroupRollout:
     config = GiGPOConfig().environment("EZPoints").generation(max_prompt_tokens=max_prompt_tokens)
     pool = InlinePool(create, num_envs)
     return GroupRollout(
         pool=pool,
-        engine=HFEngine(module.lm, module.tokenizer),
+        engine=engine or HFEngine(module.lm, module.tokenizer),
         rl_module=module,
         env_to_module=config.build_env_to_module_connector(env=pool),
         module_to_env=config.build_module_to_env_connector(env=pool),
     )
 
 
-def plan_of(num_groups, *, group_size=4, min_group_size=2, max_response_tokens=24) -> RolloutPlan:
+def plan_of(num_groups, *, group_size=4, min_group_size=2, max_response_tokens=24, **budget) -> RolloutPlan:
     return RolloutPlan(
         tuple(GroupPlan(i, task=i, env_seed=i, sampling_seed=100 + i) for i in range(num_groups)),
         group_size=group_size,
         min_group_size=min_group_size,
         sampling=SamplingParams(max_response_tokens=max_response_tokens),
+        budget=TrajectoryBudget(**budget),
     )
 
 
@@ -191,3 +220,72 @@ def test_it_runs_where_an_event_loop_already_runs(module):
 def test_a_pool_without_room_for_a_group_is_refused(module):
     with pytest.raises(ValueError, match=r"num_envs_per_env_runner=2 .* group_size=4"):
         rollout_of(module, numbered()[0], num_envs=2).run(plan_of(1))
+
+
+def tokens_of(episodes):
+    infos = [episode.get_infos(0) for episode in episodes]
+    tokens = [[ids.tolist() for ids in episode.get_extra_model_outputs(RESPONSE_IDS)] for episode in episodes]
+    return [(info[GROUP_ID], info[MEMBER], ids) for info, ids in zip(infos, tokens, strict=True)]
+
+
+@pytest.mark.parametrize("num_envs", [4, 6, 16])
+def test_without_lock_step_the_same_groups_sample_the_same_tokens(module, num_envs):
+    expected = rollout_of(module, numbered()[0]).run(plan_of(5))
+    create, made = numbered()
+    engine = FreeEngine(module, turns=lambda request: 1 + sum(request.order) % 3)
+    rollout = rollout_of(module, create, num_envs=num_envs, engine=engine)
+    assert tokens_of(rollout.run(plan_of(5))) == tokens_of(expected)
+    assert len(made) <= num_envs
+    assert rollout.take_counts()["endings/won"] == 20
+
+
+def test_without_lock_step_nobody_waits_for_a_slow_member(module):
+    slow = FreeEngine(module, turns=lambda request: 1000 if request.order == (0, 0) else 1)
+    rollout_of(module, numbered()[0], num_envs=6, engine=slow).run(plan_of(3))
+    second_of_the_slow = [at for at, order in enumerate(slow.asked) if order == (0, 0)][1]
+    # Its own group has ended, and so have the others: the room that its fellow members left was enough for them.
+    assert set(slow.asked[second_of_the_slow:]) == {(0, 0)}
+
+
+def test_without_lock_step_a_failing_engine_ends_the_rollout_with_its_error(module):
+    def fail(request):
+        if request.order == (1, 2):
+            raise FloatingPointError("logits are NaN")
+        return 1
+
+    create, made = numbered()
+    rollout = rollout_of(module, create, num_envs=8, engine=FreeEngine(module, turns=fail))
+    with pytest.raises(FloatingPointError, match="logits are NaN") as caught:
+        rollout.run(plan_of(4))
+    assert caught.value.__context__ is None
+    assert all(env.closed for env in made), "environments of broken off trajectories are not lent again"
+
+
+def test_without_lock_step_members_that_do_not_start_leave_their_room(module):
+    def misbehave(env, method):
+        return 1 / 0 if method == "reset" and env.task in (0, 1) else None
+
+    rollout = rollout_of(module, numbered(misbehave=misbehave)[0], num_envs=4, engine=FreeEngine(module))
+    assert len(rollout.run(plan_of(3))) == 4
+    assert rollout.take_counts()["dropped_groups"] == 2
+
+
+@pytest.mark.parametrize("engine", [HFEngine, FreeEngine])
+def test_a_trajectory_that_has_spent_its_budget_is_cut_and_counted(module, engine):
+    made = engine(module) if engine is FreeEngine else HFEngine(module.lm, module.tokenizer)
+    rollout = rollout_of(module, numbered(steps=9)[0], engine=made)
+    episodes = rollout.run(plan_of(1, max_steps=2))
+    assert all(len(e) == 2 and e.is_truncated and e.get_infos(-1)[ENDING] == "straggler_cut" for e in episodes)
+    assert rollout.take_counts()["endings/straggler_cut"] == 4
+
+    episodes = rollout.run(plan_of(1, max_tokens=60))
+    for episode in episodes:
+        lengths = [len(ids) for ids in episode.get_extra_model_outputs(RESPONSE_IDS)]
+        assert sum(lengths[:-1]) < 60 <= sum(lengths)
+    assert rollout.take_counts()["endings/straggler_cut"] == 4
+
+
+def test_a_trajectory_that_ends_with_its_budget_has_ended_by_itself(module):
+    rollout = rollout_of(module, numbered(steps=3)[0])
+    assert all(e.is_terminated for e in rollout.run(plan_of(1, max_steps=3)))
+    assert rollout.take_counts()["endings/straggler_cut"] == 0

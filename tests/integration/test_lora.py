@@ -298,3 +298,11 @@ def test_a_fully_trained_model_is_exported_as_it_is(cluster: None, tmp_path: Pat
         assert result.exit_code == 0, result.output
         saved = load_file(tmp_path / name / "model.safetensors")
         assert all((saved[key].numpy() == array).all() for key, array in state.items())
+    for target, options, message in (
+        (tmp_path / "other", ["--merge", "--model-path", "/nowhere"], "has no LoRA adapter"),
+        (Path(checkpoint) / "out", [], "is in the checkpoint, which stays as it is"),
+    ):
+        refused = CliRunner().invoke(app, ["export", checkpoint, str(target), *options])
+        assert refused.exit_code == 2
+        assert message in refused.stderr
+        assert not target.exists()

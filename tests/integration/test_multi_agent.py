@@ -110,6 +110,14 @@ def test_agents_that_are_shown_the_same_sample_apart(model: Path, build: Any) ->
     assert any(first[group, member, "ann"] != first[group, member, "bob"] for group, member, _ in first)
 
 
+def test_a_budget_cuts_the_trajectory_of_all_agents(model: Path, build: Any) -> None:
+    algo = build(two_agent_config(model, modules="shared").env_runners(max_trajectory_steps=2))
+    episodes = record_samples(algo)
+    assert algo.train()["env_runners"]["endings"]["straggler_cut"] == 8
+    assert len(episodes) == 16
+    assert all(len(e) == 2 and e.is_truncated and e.get_infos(-1)[ENDING] == "straggler_cut" for e in episodes)
+
+
 def test_agents_that_take_turns_wait_for_each_other_and_keep_their_rewards(model: Path, build: Any) -> None:
     algo = build(two_agent_config(model, kind="turns", steps=4, team_reward=10.0))
     episodes = record_samples(algo)

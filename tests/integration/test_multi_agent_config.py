@@ -60,6 +60,16 @@ class ChangingNames(MultiAgentEnv):
         (lambda c: c.multi_agent(policy_mapping_fn=5), "policy_mapping_fn=5 must be a function"),
         (lambda c: c.multi_agent(policies_to_train=["X"]), r"policies_to_train=.*\(X\)"),
         (lambda c: c.multi_agent(policies_to_train=[]), "trains nothing"),
+        (lambda c: c.update_from_dict({"policies_to_train": "ANN"}), "policies_to_train='ANN' must be a list"),
+        (lambda c: c.update_from_dict({"policies_to_train": 3}), "policies_to_train=3 must be a list"),
+        (
+            lambda c: c.update_from_dict({"algorithm_config_overrides_per_module": 3}),
+            "algorithm_config_overrides_per_module=3 must be a dict",
+        ),
+        (
+            lambda c: c.environment("RelayHousehold", env_config={}),
+            r"maps agent 'finder' to module 'FINDER', which is not one of \['ANN', 'BOB'\]",
+        ),
         (lambda c: c.multi_agent(policies={"ANN": PolicySpec(config={"lr": 1}), "BOB": PolicySpec()}), "overrides"),
         (lambda c: c.multi_agent(count_steps_by="agent_steps"), "count_steps_by='agent_steps' does not apply"),
         (
@@ -112,8 +122,15 @@ def test_a_file_may_name_policies_in_a_list(model: Path) -> None:
     config = two_agent_config(model).update_from_dict({"policies": ["ANN", "BOB", "EVE"]})
     config.validate()
     assert list(config.policies) == ["ANN", "BOB", "EVE"]
+    config = two_agent_config(model).update_from_dict({"policies": {"ANN": None, "BOB": None}})
+    config.validate()
+    assert list(config.policies) == ["ANN", "BOB"]
     with pytest.raises(ValueError, match="`policies` must be"):
         two_agent_config(model).update_from_dict({"policies": "ANN"})
+    with pytest.raises(ValueError, match="policies=None must be a list"):
+        two_agent_config(model).update_from_dict({"policies": None})
+    with pytest.raises(ValueError, match="PolicyID=ANN"):
+        two_agent_config(model).update_from_dict({"policies": {"ANN": {"lr": 1}}})
 
 
 def test_a_mapping_that_goes_wrong_later_ends_the_run(model: Path) -> None:

@@ -43,6 +43,23 @@ def test_an_iteration_trains_and_reports(config_class):
     algo.stop()
 
 
+def test_a_gap_between_sampler_and_learner_above_the_limit_ends_the_run():
+    algo = small_config(GRPOConfig, group_size=2, groups_per_iteration=2, sampler_gap_limit=1e-12).build_algo()
+    with pytest.raises(RuntimeError, match=r"'default_policy': .*more than sampler_gap_limit=1e-12"):
+        algo.train()
+    algo.stop()
+
+
+def test_a_budget_cuts_training_trajectories_and_no_others():
+    config = small_config(GRPOConfig, group_size=2, groups_per_iteration=2).env_runners(max_trajectory_steps=1)
+    algo = config.build_algo()
+    endings = algo.train()["env_runners"]["endings"]
+    assert endings["straggler_cut"] > 0
+    assert sum(endings.values()) == 4
+    assert algo.evaluate()["env_runners"]["endings"]["straggler_cut"] == 0
+    algo.stop()
+
+
 def test_learner_log_probs_are_those_of_the_sampled_tokens():
     algo = small_config().build_algo()
     episodes = record_samples(algo)
@@ -291,4 +308,15 @@ def test_with_the_kl_term_alone_a_perturbed_policy_returns_to_its_model():
     algo.deliver_weights()
     kls = [float(algo.train()["learners"]["default_policy"]["kl_to_reference"]) for _ in range(6)]
     assert np.mean(kls[-2:]) < 0.5 * kls[0], kls
+    algo.stop()
+
+
+def test_an_iteration_without_any_signal_is_not_the_end_of_a_run():
+    # Nobody can win in one step, and invalid actions cost nothing.
+    config = small_config(invalid_action_penalty=0.0).environment(env_config={"max_steps": 1})
+    algo = config.build_algo()
+    for _ in range(2):
+        result = algo.train()
+        assert result["rollout_groups"]["zero_signal_share"] == 1.0
+        assert result["learners"]["default_policy"]["skipped_optimizer_steps"] > 0
     algo.stop()

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 import ray
 
-from tests.alfworld_cases import needs_alfworld
-from tests.algorithm_cases import record_samples, small_config
+from tests.algorithm_cases import small_config
 from tests.environment_cases import ROOT
 from tests.pool_cases import Trouble, all_end, all_there, processes, running
 from tests.tiny_models import save_tiny_model
@@ -73,23 +72,6 @@ def test_no_worker_outlives_a_script_that_is_ended_while_an_environment_hangs(
     script.send_signal(ended_by)
     assert script.wait(timeout=60) != 0
     assert all_end(workers)
-
-
-@needs_alfworld
-def test_alfworld_plays_the_same_in_workers(cluster: None) -> None:
-    played = []
-    for env_workers in (0, 2):
-        config = small_config(group_size=2, groups_per_iteration=2, num_minibatches=1)
-        # data="": made-up games, whatever ALFWORLD_DATA names.
-        options = {"data": "", "num_receptacles": 4, "num_objects": 2, "max_steps": 3, "anchor_state": "game"}
-        config.environment("ALFWorld", env_config=options).generation(max_prompt_tokens=800, max_response_tokens=16)
-        algo = config.env_runners(env_workers=env_workers).build_algo()
-        episodes = record_samples(algo)
-        metrics = algo.train()["env_runners"]
-        algo.stop()
-        assert metrics["endings"]["step_limit"] == len(episodes) == 4
-        played.append([(episode.get_observations(), episode.get_infos()) for episode in episodes])
-    assert played[0] == played[1]
 
 
 def test_several_agents_play_the_same_in_workers(cluster: None, tmp_path: Path) -> None:

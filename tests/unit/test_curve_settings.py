@@ -44,8 +44,14 @@ def test_algorithms_of_a_suite_share_what_is_not_theirs(settings: Any) -> None:
     """Equal models, tasks, batches and learning rates."""
     shared = ("lr", "group_size", "groups_per_iteration", "num_minibatches", "num_epochs", "adam_betas", "kl_coeff")
     for suite in settings.SUITES:
-        configs = [run.config() for run in settings.planned_runs(suite) if run.seed == 0]
+        configs = [run.config() for run in settings.planned_runs(suite) if run.seed == 0 and "lr=" not in run.setting]
         assert len({tuple(getattr(config, key) for key in shared) for config in configs}) == 1
+
+
+def test_another_learning_rate_is_given_to_the_baseline_too(settings: Any) -> None:
+    runs = [run for run in settings.planned_runs("household") if "lr=" in run.setting]
+    assert {run.algorithm for run in runs} == {"GRPO", "GiGPO"}
+    assert len({str(run.config().lr) for run in runs}) == len({run.setting for run in runs}) == 1
 
 
 def test_the_other_algorithms_have_the_ratio_and_clip_that_are_their_own(settings: Any) -> None:
@@ -71,7 +77,7 @@ def test_a_stage_goes_seed_by_seed_and_the_floor_of_the_tuned_examples_comes_fir
     # So that runs to compare finish together, wherever it is stopped.
     runs = list(settings.planned_runs("household"))
     new_starts = [run for before, run in pairwise(runs) if run.seed < before.seed]
-    assert len(new_starts) == len(settings.STAGES) - 1
+    assert len(new_starts) == len(settings.HOUSEHOLD_STAGES) - 1
     floors = [run.advantage_std_floor for run in runs if run.algorithm == "GRPO"]
     assert floors == sorted(floors, reverse=True)
 

@@ -8,7 +8,9 @@ import re
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from rllib_gigpo.cli.main import app
 from rllib_gigpo.report.curves import figures
 from rllib_gigpo.report.html_report import write_report
 from rllib_gigpo.report.run_data import read_run
@@ -40,6 +42,34 @@ def test_a_last_line_that_is_half_written_is_left_out_and_another_one_is_an_erro
     assert read_run(run_folder(tmp_path, [whole, whole[:20]])).iterations == [1]
     with pytest.raises(ValueError, match=r"result\.json, line 1, is not JSON"):
         read_run(run_folder(tmp_path, [whole[:20], whole]))
+
+
+def test_half_a_character_at_the_end_is_left_out_too(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path, [])
+    (folder / "result.json").write_bytes(json.dumps(result(1, 0.5)).encode() + b'\n{"a": "\xe2\x88')
+    assert read_run(folder).iterations == [1]
+
+
+def test_what_is_no_result_or_configuration_is_an_error_that_names_the_file(tmp_path: Path) -> None:
+    whole = json.dumps(result(1, 0.5))
+    with pytest.raises(ValueError, match=r"result\.json, line 1, is no result"):
+        read_run(run_folder(tmp_path, ["[1, 2]", whole]))
+    with pytest.raises(ValueError, match=r"result\.json, result 1: training_iteration=None is no integer"):
+        read_run(run_folder(tmp_path, ['{"training_iteration": null}']))
+    folder = run_folder(tmp_path, [whole])
+    for damaged in ("[]", '{"lr": ', ""):
+        (folder / "params.json").write_text(damaged)
+        with pytest.raises(ValueError, match=r"params\.json is damaged"):
+            read_run(folder)
+
+
+def test_a_report_never_replaces_a_file_of_the_run(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path, [json.dumps(result(1, 0.5))])
+    for target in (folder / "result.json", folder):
+        answer = CliRunner().invoke(app, ["report", str(folder), "--out", str(target)])
+        assert answer.exit_code == 2
+        assert "cannot be the report: name a file that ends in .html" in answer.stderr
+    assert read_run(folder).iterations == [1]
 
 
 def test_a_folder_without_results_is_an_error_that_says_what_there_is(tmp_path: Path) -> None:
@@ -80,3 +110,15 @@ def test_nothing_that_a_run_says_can_end_a_script_or_become_markup(tmp_path: Pat
     assert '<script type="application/octet-stream" id="trajectories-1">' in page
     # Plotly's own code speaks of addresses; nothing is loaded from any.
     assert not re.search(r'<(script|link|img)[^>]*(src|href)="', page)
+
+
+def test_damaged_trajectories_are_left_out_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = run_folder(tmp_path, [json.dumps(result(1, 0.5))])
+    records = folder / "trajectories"
+    records.mkdir()
+    whole = gzip.compress(b'{"group_id": 0, "steps": []}\n')
+    for iteration, content in enumerate((whole, whole[:-4], b"", b"no gzip"), 1):
+        (records / f"iteration_{iteration:06d}.jsonl.gz").write_bytes(content)
+    (records / "iteration_000009.jsonl.gz").mkdir()
+    assert list(read_run(folder).trajectories) == [1]
+    assert caplog.text.count("is damaged and left out") == 4

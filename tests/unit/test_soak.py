@@ -55,5 +55,6 @@ def test_a_part_takes_its_place_on_the_page_and_leaves_the_others(module: Any) -
     page = ""
     for name, text in (("Sokoban", "old"), ("Household", "levels"), ("Sokoban", "new")):
         page = soak.with_section(page, name, f"## {name}\n\n{text}\n")
-    assert page.startswith(soak.HEAD)
+    missing = [part for part in soak.PARTS if part not in ("Household", "Sokoban")]
+    assert page.startswith(f"{soak.HEAD}\nNot run yet: {', '.join(missing)}.\n\n## Household")
     assert page.endswith("\n## Household\n\nlevels\n\n## Sokoban\n\nnew\n")

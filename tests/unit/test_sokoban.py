@@ -223,6 +223,7 @@ def test_a_difficulty_that_no_level_has_is_one_error_that_names_the_options() ->
         ({"size": 4}, "size is 4; it must be an integer from 5 to 20"),
         ({"num_boxes": 0}, "num_boxes is 0; it must be an integer from 1 to 4"),
         ({"num_boxes": 5}, "num_boxes is 5"),
+        ({"max_steps": 10**9, "max_solution_length": 10**9}, "max_solution_length is 1000000000.*from 1 to 1000"),
         ({"max_steps": 10}, "max_solution_length is 12, but max_steps is 10"),
         ({"min_solution_length": 13}, "min_solution_length is 13; it must be an integer from 1 to 12"),
         ({"max_tries": 0}, "max_tries is 0"),
