@@ -181,7 +181,7 @@ SUITES = {
     # On ALFWorld's own engine, which the extra `alfworld` installs.
     "alfworld": Suite(
         "ALFWorldTiny",
-        iterations=20,
+        iterations=30,
         training={**_SHARED, "groups_per_iteration": 8, "num_minibatches": 2, "lr": 5e-4},
         stages=((Variant("GiGPO", "token", 1.0),), (Variant("GRPO", "token", 1.0),)),
     ),
