@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from rllib_gigpo.env_adapters.alfworld.packages import Packages
 
 # A game brings a few texts of its own, its task above all; a runner plays a few games at a time.
-_TEXTS = 512
+_TEXTS = 256
 _GAMES = 32
 # Facts and variables that TextWorld may keep: a game has a few hundred.
 _FACTS = 10_000
