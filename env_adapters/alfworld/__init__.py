@@ -54,9 +54,9 @@ ALFWORLD = EnvironmentEntry(
 # Commands that tell nothing new in a room this small, and are not listed in its prompt.
 COMMANDS_LEFT_OUT = ("help", "inventory", "look")
 
-# Without what the game has just said, unless history is asked for: the commands tell what is held, what lies here and where
-# the agent stands. The task comes last, at a constant distance from where the answer begins, whence a tiny model can copy.
-# It also knows how to answer.
+# Without what the game has just said, unless history is asked for: the commands tell what is held, what lies here and
+# where the agent stands. The task comes last, at a constant distance from where the answer begins, whence a tiny model
+# can copy. It also knows how to answer.
 ALFWORLD_TINY_PROMPT = f"""\
 {{% if history %}}
 {{% for turn in history %}}
