@@ -23,14 +23,14 @@ from rllib_gigpo.env_adapters.warm_up import WarmUp, build
 # and eighteen kinds of receptacles, each seldom: from nothing, a model would take far longer to learn to copy them.
 WARM_UP = WarmUp(
     donor=HOUSEHOLD.embedded_model,
-    reading_steps=600,
+    reading_steps=300,
     reading_learning_rate=3e-3,
     weak_expert_probability=0.35,
-    weak_steps=200,
+    weak_steps=120,
     weak_learning_rate=2e-3,
-    episodes=800,
-    weak_episodes=500,
-    rows_per_situation=1300,
+    episodes=300,
+    weak_episodes=300,
+    rows_per_situation=500,
     vocab_size=680,
 )
 
