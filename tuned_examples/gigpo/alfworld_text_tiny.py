@@ -4,9 +4,9 @@
     rllib train file tuned_examples/gigpo/alfworld_text_tiny.py
 
 The games are played by ALFWorld's own engine, in made-up rooms with three receptacles. The model comes warmed up: it
-writes the response format, mostly reads the situation, and does what the task wants about one time in nine. Each iteration
-plays 8 rooms 8 times each, rooms that it has not played before. Over seeds 0 to 2 the success on the panel, other rooms
-again, goes from 0.11 to 0.48, in about four minutes of one core: docs/results.md.
+writes the response format, mostly reads the situation, and does what the task wants about one time in nine. Each
+iteration plays 8 new rooms 8 times each. Over seeds 0 to 2 the success on the panel, rooms that are never trained on,
+goes from 0.11 to 0.48, in about four minutes of one core: docs/results.md.
 """
 
 from rllib_gigpo.algorithms.gigpo import GiGPOConfig
