@@ -100,6 +100,7 @@ def walkthrough(player: Player, task: int, start: Moment) -> Choose:
 
 EXPERTS: dict[str, Expert] = {
     "ALFWorld": walkthrough,
+    "ALFWorldTiny": walkthrough,
     "Blackjack": blackjack,
     "EZPoints": formula(TARGET),
     "Household": household,

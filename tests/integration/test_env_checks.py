@@ -18,7 +18,10 @@ pytestmark = pytest.mark.integration
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=needs_alfworld if name == "ALFWorld" else ()) for name in registry.environment_names()],
+    [
+        pytest.param(name, marks=needs_alfworld if name.startswith("ALFWorld") else ())
+        for name in registry.environment_names()
+    ],
 )
 def test_a_registered_environment_keeps_the_contract(name: str) -> None:
     results = check_contract(name, episodes=4)
