@@ -62,10 +62,8 @@ def build_generated(num_products: int, goal_kind: str, *, seed: int = 0) -> Cata
     """A catalogue of made-up products, in memory."""
     attributes = generated_attributes(num_products, seed=seed)
     is_human = goal_kind == "human"
-    index_of: tuple[_GoalsOf, Any] = (
-        (human_goals, generated_instructions(num_products, seed=seed)) if is_human else (synthetic_goals, attributes)
-    )
-    goals_of, instructions = index_of
+    goals_of: _GoalsOf = human_goals if is_human else synthetic_goals
+    instructions = generated_instructions(num_products, seed=seed) if is_human else attributes
     database = sqlite3.connect(":memory:", check_same_thread=False)
     rows = generated_items(num_products, seed=seed)
     index = write_catalogue(database, rows, attributes, instructions, goals_of, source="made-up products")
@@ -109,8 +107,9 @@ def write_catalogue(
             skipped["repeated_goals"] += goal in goals
             goals[goal] = None
             characters.update(goal.instruction)
-    described = ", ".join(f"{count} {name}" for name, count in sorted(skipped.items()) if count) or "nothing"
+    counted = {name: count for name, count in sorted(skipped.items()) if count}
     if len(goals) < 2:
+        described = ", ".join(f"{count} {name}" for name, count in counted.items()) or "nothing"
         raise ValueError(
             f"{source}: {len(known)} products have {len(goals)} goals; 2 at least are needed, one to train and one to "
             f"validate with. Left out were: {described}"
@@ -119,7 +118,7 @@ def write_catalogue(
     rows_of_goals = zip(map(int, order), (goal.to_json() for goal in goals), strict=True)
     database.executemany("INSERT INTO goals VALUES (?, ?)", rows_of_goals)
     facts = {
-        "skipped": {name: count for name, count in sorted(skipped.items()) if count},
+        "skipped": counted,
         "num_rows": writing.num_rows,
         "num_products": len(known),
         "num_goals": len(goals),
@@ -127,7 +126,7 @@ def write_catalogue(
     }
     database.executemany("INSERT INTO facts VALUES (?, ?)", [(n, json.dumps(value)) for n, value in facts.items()])
     database.commit()
-    if left_out := {name: count for name, count in facts["skipped"].items() if name not in KEPT}:
+    if left_out := {name: count for name, count in counted.items() if name not in KEPT}:
         first = f"; the first broken row: {writing.first_broken}" if writing.first_broken else ""
         logger.warning("%s: left out are %s%s", source, left_out, first)
     return index
@@ -150,8 +149,9 @@ class _Writing:
             self.num_rows += 1
             asin = row.get("asin") if isinstance(row, Mapping) else None
             known = attributes.get(asin) if isinstance(asin, str) else None
+            its_attributes = known.get("attributes") if isinstance(known, Mapping) else None
             try:
-                product, has_price = product_of_row(row, known.get("attributes") if isinstance(known, Mapping) else None)
+                product, has_price = product_of_row(row, its_attributes)
             except BrokenRowError as error:
                 self.skipped["broken_rows"] += 1
                 self.first_broken = self.first_broken or f"row {self.num_rows}: {error}"
@@ -164,6 +164,8 @@ class _Writing:
                 continue
             self.skipped["products_without_price"] += not has_price
             self.characters.update(product.asin, product.title, product.description, *product.features)
-            self.characters.update(*product.options, *(value for values in product.options.values() for value in values))
+            self.characters.update(
+                *product.options, *(value for values in product.options.values() for value in values)
+            )
             number += 1
             yield product

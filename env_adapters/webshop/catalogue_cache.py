@@ -17,7 +17,7 @@ from rllib_gigpo.env_adapters.webshop.data_files import DataFiles
 logger = logging.getLogger(__name__)
 
 CACHE_VARIABLE = "WEBSHOP_CACHE"
-# Of what `write_catalogue` and `SearchIndex` write: raised where a catalogue that an earlier version wrote would not do.
+# Of what `write_catalogue` and `SearchIndex` write: raised where what an earlier version wrote would not do.
 _FORMAT = 1
 
 

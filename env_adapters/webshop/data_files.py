@@ -75,11 +75,10 @@ def data_files(folder: Path, *, goal_kind: str, num_products: int | None) -> Dat
         raise FileNotFoundError(f"{folder} is no folder; {_ask_for_data()}")
     is_small_enough = num_products is not None and num_products <= SMALL
     names = [(ITEMS, ATTRIBUTES), (SMALL_ITEMS, SMALL_ATTRIBUTES)]
-    for items, attributes in reversed(names) if is_small_enough else names:
-        if (folder / items).is_file():
-            break
-    else:
+    there = [pair for pair in (reversed(names) if is_small_enough else names) if (folder / pair[0]).is_file()]
+    if not there:
         raise FileNotFoundError(f"{folder} holds neither {ITEMS} nor {SMALL_ITEMS}; {_ask_for_data()}")
+    items, attributes = there[0]
     needed = [attributes, *([INSTRUCTIONS] if goal_kind == "human" else [])]
     if missing := [name for name in needed if not (folder / name).is_file()]:
         raise FileNotFoundError(f"{folder} holds {items}, but not {' and '.join(missing)}; {_ask_for_data()}")
@@ -102,4 +101,3 @@ def _json_object(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise BrokenFileError(f"{path}: it is a {type(content).__name__}; it must be an object by asin")
     return content
-

@@ -108,7 +108,7 @@ _KINDS = (
 _ATTRIBUTES_OF_A_PRODUCT = 3
 _ATTRIBUTES_OF_A_GOAL = 2
 _VALUES_OF_AN_OPTION = 3
-_SYLLABLES = ("al", "ber", "cor", "dan", "el", "fin", "gar", "hol", "in", "jor", "kes", "lum", "mor", "nor", "or", "pel")
+_SYLLABLES = ("al", "ber", "cor", "dan", "el", "fin", "gar", "hol", "in", "jor", "kes", "lum", "mor", "nor", "pel")
 _ENDINGS = ("a", "by", "co", "den", "ex", "io", "ly", "na", "ora", "ton", "vane", "wick")
 _PLACES = ("at home", "at work", "in the office", "on the road", "outdoors", "for the whole family", "as a present")
 _PRAISE = ("everyday use", "long days", "small rooms", "beginners and experts alike", "those who travel a lot")
@@ -190,7 +190,7 @@ def _drawn(number: int, seed: int) -> tuple[_Kind, list[str], np.random.Generato
 
 
 def _name(rng: np.random.Generator) -> str:
-    """A brand's name of two syllables and an ending, one of three thousand."""
+    """A brand's name of two syllables and an ending, one of 2,700."""
     syllables = [_SYLLABLES[index] for index in rng.integers(len(_SYLLABLES), size=2)]
     return ("".join(syllables) + _ENDINGS[rng.integers(len(_ENDINGS))]).title()
 

@@ -55,16 +55,19 @@ class Goal(NamedTuple):
         return cls(asin, instruction, tuple(attributes), tuple(GoalOption(*o) for o in options), price_limit)
 
 
-def synthetic_goals(item: Product, content: Mapping[str, Any], skipped: Counter[str]) -> Iterator[Goal]:
+def synthetic_goals(item: Product, content: Any, skipped: Counter[str]) -> Iterator[Goal]:
     """A goal for every combination of the product's options.
 
     Args:
         item: The product.
-        content: What items_ins_v2.json says of it: "instruction" and "instruction_attributes".
+        content: What items_ins_v2.json says of it, an object with "instruction" and "instruction_attributes".
         skipped: Counts what is left out.
     """
+    if not isinstance(content, Mapping):
+        skipped["goals_without_instruction"] += 1
+        return
     instruction = content.get("instruction")
-    if not instruction:
+    if not instruction:  # as of many products of the public data
         return
     if not (attributes := _attributes(content)):
         skipped["goals_without_attributes"] += 1

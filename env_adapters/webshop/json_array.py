@@ -33,6 +33,7 @@ def _elements(chunks: Iterator[str]) -> Iterator[Any]:
     decoder = json.JSONDecoder()
     text, position, dropped = "", 0, 0  # `dropped` characters of the file came before `text`
     expected = "["
+    broken: json.JSONDecodeError | None = None  # why the element at `position` is none, as far as it was read
     for chunk in chunks:
         text, position, dropped = text[position:] + chunk, 0, dropped + position
         while (position := _after_blanks(text, position)) < len(text):
@@ -48,13 +49,16 @@ def _elements(chunks: Iterator[str]) -> Iterator[Any]:
                 try:
                     element, position = decoder.raw_decode(text, position)
                 except json.JSONDecodeError as error:
+                    broken = error
                     if len(text) - position < _LONGEST_ELEMENT:
                         break  # perhaps the rest of it is in the next chunk
                     raise ValueError(f"character {dropped + error.pos}: {error.msg}") from error
-                expected = ","
+                expected, broken = ",", None
                 yield element
+    if broken is not None:
+        raise ValueError(f"character {dropped + broken.pos}: {broken.msg}")
     if expected != "end":
-        raise ValueError(f"character {dropped + position}: the array is cut off, or broken from here on")
+        raise ValueError(f"character {dropped + position}: the array is cut off")
 
 
 def _after_blanks(text: str, position: int) -> int:

@@ -14,12 +14,11 @@ from rllib_gigpo.env_adapters.webshop.products import Product
 
 # What the published engine, Lucene by way of Pyserini, computes with, and its English stop words.
 _K1, _B = 0.9, 0.4
-_STOP_WORDS = frozenset(
-    """
-    a an and are as at be but by for if in into is it no not of on or such that the their then there these they this to
-    was will with
-    """.split()
-)
+_STOP_WORD_TEXT = """
+a an and are as at be but by for if in into is it no not of on or such that the their then there these they this to
+was will with
+"""
+_STOP_WORDS = frozenset(_STOP_WORD_TEXT.split())
 
 
 class SearchIndex:

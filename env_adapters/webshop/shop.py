@@ -44,6 +44,13 @@ class Shop:
         chosen: Its options that were chosen, by name.
     """
 
+    page: PageName
+    words: str | None
+    results_page: int
+    product: Product | None
+    chosen: dict[str, str]
+    _hits: list[str]  # asins
+
     def __init__(self, catalogue: Catalogue, instruction: str):
         self._catalogue = catalogue
         self.instruction = instruction
@@ -83,11 +90,12 @@ class Shop:
         match = _ACTION.match(_normal(action))
         if match is None or self.page == "done":
             return False
-        verb, argument = match.groups()
+        verb, argument = match[1], match[2].strip()
         if verb == "search":
-            self._go_to_results(argument.strip(), 1)
-            return bool(self.words)
-        click = self.clicks().get(argument.strip())
+            if argument:
+                self._go_to_results(argument, 1)
+            return bool(argument)
+        click = self.clicks().get(argument)
         if click is None:
             return False
         self._click(click)
@@ -117,12 +125,11 @@ class Shop:
             self._go_to_results(self.words or "", self.results_page - (self.page == "results"))
 
     def _go_to_search(self) -> None:
-        self.page: PageName = "search"
-        self.words: str | None = None
-        self._hits: list[str] = []
+        self.page = "search"
+        self.words = None
+        self._hits = []
         self.results_page = 1
-        self.product: Product | None = None
-        self.chosen: dict[str, str] = {}
+        self.product, self.chosen = None, {}
 
     def _go_to_results(self, words: str, results_page: int) -> None:
         if words != self.words:

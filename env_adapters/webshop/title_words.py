@@ -16,14 +16,13 @@ TITLE_WORDS = ("auto", "nouns", "words")
 # The first that is installed; verl-agent takes the small one, the original the large one.
 SPACY_MODELS = ("en_core_web_sm", "en_core_web_lg")
 _NOUNS = ("NOUN", "PROPN")
-_STOP_WORDS = frozenset(
-    """
-    a about above after all an and any are as at be because before below between both but by can each for from had has
-    have how if in into is it its just may more most no nor not of off on only or other our out over own pack per same
-    set so some such than that the their then there these they this those through to too under up us very was we were
-    what when where which who will with without you your
-    """.split()
-)
+_STOP_WORD_TEXT = """
+a about above after all an and any are as at be because before below between both but by can each for from had has
+have how if in into is it its just may more most no nor not of off on only or other our out over own pack per same
+set so some such than that the their then there these they this those through to too under up us very was we were
+what when where which who will with without you your
+"""
+_STOP_WORDS = frozenset(_STOP_WORD_TEXT.split())
 
 
 def title_words(choice: str) -> TitleWords:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
-import numpy as np
 from gymnasium import spaces
 
 from rllib_gigpo.env_adapters.generated_tasks import TASKS, check_choice, check_integer
@@ -43,13 +42,13 @@ class WebShop(gym.Env[str, str]):
     Action: text, "search[words]", or "click[text]" with the text of a button, a product's number or the value of an
     option. Case and surplus spaces do not matter. Any other text, "" included, is a no-op, and the step counts.
 
-    Reward: +10 for buying what has the score 1, 0 for everything else; with `reward_scheme="webshop"`, the score of what
-    is bought, from 0 to 1. Buying terminates; `max_steps` truncates.
+    Reward: +10 for buying what has the score 1, 0 for everything else; with `reward_scheme="webshop"`, the score of
+    what is bought, from 0 to 1. Buying terminates; `max_steps` truncates.
 
     A task is a number or a name. Numbers below 2**31 go through the goals to train with and begin anew after the last
     one, those from there on, which the evaluation panel uses, through the goals to validate with: the first 500 of the
-    shuffled goals, or a fifth where there are fewer than 2,500. Names are "train/17" and "valid/17". The same task is the
-    same goal in every process.
+    shuffled goals, or a fifth where there are fewer than 2,500. Names are "train/17" and "valid/17". The same task is
+    the same goal in every process.
 
     Infos hold `won`, `score` (0 until something is bought), `task_id`, `task_type` (the kind of goal),
     `task_description`, `admissible_actions` and, with `anchor_state="state"`, `anchor_state`; after a step,
