@@ -45,8 +45,7 @@ class Catalogue:
     def open(cls, folder: Path) -> Catalogue:
         """The catalogue in a folder, which is only read."""
         database = sqlite3.connect(f"{(folder / DATABASE).as_uri()}?mode=ro", uri=True, check_same_thread=False)
-        (num_products,) = database.execute("SELECT count(*) FROM products").fetchone()
-        return cls(database, SearchIndex.load(folder / INDEX, num_products))
+        return cls(database, SearchIndex.load(folder / INDEX))
 
     def goal(self, number: int) -> Goal:
         """The goal of that number, from 0 on, in the shuffled order."""

@@ -27,9 +27,8 @@ class SearchIndex:
     Equal texts give equal hits in equal order: rows of one score come in the order of their numbers.
     """
 
-    def __init__(self, bm25: Any, num_rows: int):
-        self._bm25 = bm25
-        self._num_rows = num_rows
+    def __init__(self, bm25: Any | None):
+        self._bm25 = bm25  # None where no text holds a word
 
     @classmethod
     def build(cls, texts: Iterable[str]) -> SearchIndex:
@@ -40,7 +39,7 @@ class SearchIndex:
         bm25 = packages().bm25s.BM25(k1=_K1, b=_B, method="lucene")
         if vocabulary:
             bm25.index((rows, vocabulary), show_progress=False)
-        return cls(bm25 if vocabulary else None, len(rows))
+        return cls(bm25 if vocabulary else None)
 
     def save(self, folder: Path) -> None:
         """Writes it to a folder."""
@@ -48,11 +47,9 @@ class SearchIndex:
             self._bm25.save(folder, show_progress=False)
 
     @classmethod
-    def load(cls, folder: Path, num_rows: int) -> SearchIndex:
-        """What `save` wrote for so many rows; its arrays stay in the file, and processes share them."""
-        is_empty = not folder.is_dir()
-        bm25 = None if is_empty else packages().bm25s.BM25.load(folder, mmap=True, show_progress=False)
-        return cls(bm25, num_rows)
+    def load(cls, folder: Path) -> SearchIndex:
+        """What `save` wrote; its arrays stay in the file, and processes share them."""
+        return cls(packages().bm25s.BM25.load(folder, mmap=True, show_progress=False) if folder.is_dir() else None)
 
     def search(self, words: str, *, limit: int) -> list[int]:
         """Numbers of up to `limit` rows that hold at least one of the words, best first."""
@@ -63,12 +60,14 @@ class SearchIndex:
             return []
         scores = self._bm25.get_scores_from_ids(known)  # float32[rows]
         # Not the package's own choice of the best: which of equal rows it takes depends on the processor.
-        lowest = 0.0
-        if limit < len(scores):
-            lowest = float(np.partition(scores, len(scores) - limit)[len(scores) - limit])
-        found = np.flatnonzero((scores > 0) & (scores >= lowest))
-        best = found[np.argsort(-scores[found], kind="stable")[:limit]]
-        return [int(row) for row in best if row < self._num_rows]
+        found = np.flatnonzero(scores > 0)
+        if len(found) > limit:
+            lowest = np.partition(scores[found], len(found) - limit)[len(found) - limit]
+            better = found[scores[found] > lowest]
+            equal = found[scores[found] == lowest][: limit - len(better)]
+            found = np.concatenate([better, equal])
+        best = found[np.argsort(-scores[found], kind="stable")]
+        return [int(row) for row in best]
 
 
 def searched_text(product: Product) -> str:
