@@ -11,6 +11,7 @@ from rllib_gigpo.env_adapters.gym_cards.solver import solution
 from rllib_gigpo.env_adapters.household.expert import expert_actions as household_actions
 from rllib_gigpo.env_adapters.sokoban.expert import expert_actions as sokoban_moves
 from rllib_gigpo.env_adapters.sokoban.expert import moves_to_solution
+from rllib_gigpo.env_adapters.webshop.expert import expert_action as webshop_action
 from rllib_gigpo.env_checks.player import Moment, Player
 
 MOST_HITS = 20  # with aces alone; one more is a bust
@@ -98,6 +99,12 @@ def walkthrough(player: Player, task: int, start: Moment) -> Choose:
     return one_by_one(agent_and_info(start)[1]["walkthrough"])
 
 
+def webshop(player: Player, task: int, start: Moment) -> Choose:
+    """Buys the product that the goal was made of."""
+    env: Any = player.env.unwrapped
+    return from_info(lambda info: webshop_action(env.shop, env.goal, env.catalogue))
+
+
 EXPERTS: dict[str, Expert] = {
     "ALFWorld": walkthrough,
     "ALFWorldTiny": walkthrough,
@@ -108,4 +115,5 @@ EXPERTS: dict[str, Expert] = {
     "Points24": formula(Points24.target),
     "RelayHousehold": relay_household,
     "Sokoban": sokoban,
+    "WebShop": webshop,
 }
