@@ -8,8 +8,8 @@ from rllib_gigpo.environment_entry import EnvironmentEntry
 # The question comes last, at a constant distance from where the answer begins: a tiny model copies from there, and
 # hardly from a question at the beginning. The first turn of the history shows the question, too.
 SEARCH_QA_PROMPT = """\
-Answer the question in a few words. First reason inside <think> </think>. Then do one thing: if you lack knowledge, \
-<search>what to look for</search>; if you know the answer, <answer>the answer alone</answer>.
+Answer the question. Reply <think> reason </think><search> what to look up </search>, or, once you know the answer, \
+<think> reason </think><answer> the answer alone </answer>.
 {% for turn in history %}
 {% if turn.observation != task %}
 {{ turn.observation }}

@@ -75,7 +75,7 @@ def _parquet_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 def _question(row: Mapping[str, Any], path: Path, where: str, index: int) -> Question:
     own = row.get("env_kwargs") or {}
-    text = row.get("question") or own.get("question")
+    text = row.get("question") or own.get("question", row.get("question"))
     if not isinstance(text, str) or not text.strip():
         raise ValueError(f'{path}, {where} has "question": {text!r}; it must be a text')
     answers = row.get("golden_answers") or _target(row.get("reward_model")) or _target(own)

@@ -11,6 +11,8 @@ import numpy as np
 
 from rllib_gigpo.retrieval.corpus import Corpus, CorpusFile
 
+# bm25s's own pattern leaves out words of one character: digits, initials, many words of Chinese.
+_WORDS = {"stopwords": "en", "token_pattern": r"(?u)\b\w+\b", "show_progress": False}
 _CORPUS_FILE = "corpus_of_index.json"
 
 
@@ -36,7 +38,7 @@ class BM25Index:
             _check_saved(folder, corpus)
             return cls(bm25s.BM25.load(str(folder), mmap=True, show_progress=False), bm25s)
         scorer = bm25s.BM25()
-        tokens = bm25s.tokenize(list(corpus.texts()), stopwords="en", show_progress=False)
+        tokens = bm25s.tokenize(list(corpus.texts()), **_WORDS)
         scorer.index(tokens, show_progress=False)
         if folder is not None:
             scorer.save(str(folder), show_progress=False)
@@ -45,7 +47,7 @@ class BM25Index:
 
     def search(self, queries: Sequence[str], topk: int) -> list[list[tuple[int, float]]]:
         """See `PassageIndex`. A passage without any word of the query is never found."""
-        tokens = self._bm25s.tokenize(list(queries), stopwords="en", return_ids=False, show_progress=False)
+        tokens = self._bm25s.tokenize(list(queries), return_ids=False, **_WORDS)
         return [self._best(self._scorer.get_tokens_ids(words), topk) for words in tokens]
 
     def _best(self, token_ids: list[int], topk: int) -> list[tuple[int, float]]:
