@@ -18,7 +18,7 @@ from rllib_gigpo.env_adapters import embedded_model_path
 from rllib_gigpo.env_adapters.demonstrations import Turn
 from rllib_gigpo.env_adapters.search_qa import SEARCH_QA
 from rllib_gigpo.env_adapters.search_qa.expert import Search
-from rllib_gigpo.env_adapters.search_qa.generated_questions import GeneratedQuestion, questions_about
+from rllib_gigpo.env_adapters.search_qa.generated_questions import generated_question
 from rllib_gigpo.env_adapters.search_qa.generated_world import world
 from rllib_gigpo.env_adapters.search_qa.search_qa import SearchQA
 from rllib_gigpo.env_adapters.warm_up import WarmUp, build
@@ -53,7 +53,7 @@ def game(task: int) -> Generator[Turn, str, None]:
     hops = HOPS[task % len(HOPS)]
     env = _environment(hops)
     observation, info = env.reset(options={"task": task // len(HOPS)})
-    search = Search(question_of_text(info["task_description"], hops=hops), world())
+    search = Search(generated_question(info["task_description"], hops=hops), world())
     history: list[EarlierTurn] = []
     ended = False
     while not ended:
@@ -62,17 +62,6 @@ def game(task: int) -> Generator[Turn, str, None]:
         observation, _, terminated, truncated, info = env.step(action)
         search.looks_up(action)
         ended = terminated or truncated
-
-
-@cache
-def question_of_text(text: str, *, hops: int) -> GeneratedQuestion:
-    """The made-up question of that text."""
-    return _by_text(hops)[text]
-
-
-@cache
-def _by_text(hops: int) -> dict[str, GeneratedQuestion]:
-    return {question.text: question for question in questions_about(world(), hops=hops)}
 
 
 @cache

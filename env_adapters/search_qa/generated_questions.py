@@ -60,6 +60,11 @@ def generated_questions(*, hops: int, seed: int = 0, num_people: int | None = No
     return Questions(train, evaluation)
 
 
+def generated_question(text: str, *, hops: int) -> GeneratedQuestion:
+    """The question of that text about the world that environments ask about. Raises KeyError where there is none."""
+    return _by_text(hops)[text]
+
+
 def questions_about(made_up: World, *, hops: int) -> Iterator[GeneratedQuestion]:
     """All questions whose answer takes so many passages."""
     return _QUESTIONS[hops](made_up)
@@ -70,6 +75,11 @@ def expert_act(question: GeneratedQuestion, step: int) -> str:
     if step < len(question.names):
         return f"<search>{question.names[step]}</search>"
     return f"<answer>{question.answer}</answer>"
+
+
+@lru_cache(maxsize=len(HOPS))
+def _by_text(hops: int) -> dict[str, GeneratedQuestion]:
+    return {question.text: question for question in questions_about(world(), hops=hops)}
 
 
 def _with_one_hop(made_up: World) -> Iterator[GeneratedQuestion]:

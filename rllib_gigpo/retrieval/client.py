@@ -28,7 +28,7 @@ BAD_ANSWER = "RetrieverBadAnswer"
 OUTAGE_S = 30.0
 _FIRST_DELAY_S = 0.5
 _LONGEST_DELAY_S = 8.0
-_LARGEST_ANSWER = 2**24
+_LARGEST_ANSWER = 2**22
 _WORTH_ANOTHER_TRY = (408, 425, 429)  # and 5xx
 
 
@@ -130,7 +130,7 @@ class HTTPRetriever:
                 httpx.AsyncClient(timeout=None, trust_env=False, verify=self.address.url.startswith("https")) as client,
                 client.stream("POST", self.address.url, json=question(self.address.dialect, query, topk)) as response,
             ):
-                body = b""
+                body = bytearray()
                 async for piece in response.aiter_bytes():
                     body += piece
                     if len(body) > _LARGEST_ANSWER:
@@ -146,7 +146,7 @@ class HTTPRetriever:
             said = body[:200].decode("utf-8", "replace")
             again = status >= 500 or status in _WORTH_ANOTHER_TRY
             raise _AttemptFailed(HTTP_ERROR, f"HTTP {status}: {said}", is_worth_another_try=again)
-        return body
+        return bytes(body)
 
 
 @cache

@@ -27,7 +27,8 @@ class SentenceEncoder:
         if not (directory / "config.json").is_file():
             raise ValueError(f"{directory} holds no config.json; name the Hugging Face directory of a sentence encoder")
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self._tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True)
+        # To the right: positions are absolute, and a text's must not depend on its batch.
+        self._tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True, padding_side="right")
         self._model = AutoModel.from_pretrained(directory, local_files_only=True, dtype=torch.float32)
         self._model.to(self._device).eval()
         self._query_prefix, self._passage_prefix = query_prefix, passage_prefix

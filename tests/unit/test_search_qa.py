@@ -23,6 +23,7 @@ from rllib_gigpo.env_adapters.search_qa.generate import main as generate
 from rllib_gigpo.env_adapters.search_qa.generated_questions import (
     HOPS,
     expert_act,
+    generated_question,
     generated_questions,
     questions_about,
 )
@@ -180,6 +181,7 @@ def test_a_file_that_holds_no_questions_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize("hops", HOPS)
 def test_an_expert_that_searches_and_answers_wins_every_made_up_question(hops: int) -> None:
     by_text = {question.text: question for question in questions_about(world(), hops=hops)}
+    assert all(generated_question(text, hops=hops) == question for text, question in by_text.items())
     sets = generated_questions(hops=hops)
     env = make_env("SearchQA", hops=hops)
     assert len(by_text) == len(sets.train) + len(sets.evaluation)

@@ -26,7 +26,9 @@ def test_every_environment_has_its_expert_and_its_part(module: Any) -> None:
     assert names < set(module("soak").PARTS)
 
 
-@pytest.mark.parametrize("name", ["Blackjack", "EZPoints", "Household", "NumberLine", "Points24", "Sokoban"])
+@pytest.mark.parametrize(
+    "name", ["Blackjack", "EZPoints", "Household", "NumberLine", "Points24", "SearchQA", "Sokoban"]
+)
 def test_the_expert_wins_what_can_be_won(module: Any, name: str) -> None:
     (expert, *others) = module("soak_episodes").soak_environment(name, episodes=20)
     assert expert.status == Status.PASS, expert
