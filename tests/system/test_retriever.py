@@ -137,4 +137,4 @@ def test_the_server_says_what_it_is_ends_with_ctrl_c_and_names_what_is_wrong(
     assert taken.stderr == f"Error: port {port} of 127.0.0.1 is in use; name another one with --port\n"
 
     servers[0].send_signal(signal.SIGINT)
-    assert servers[0].wait(timeout=30) == 0
+    assert servers[0].wait(timeout=60) == 130
