@@ -9,6 +9,7 @@ from rllib_gigpo.env_adapters.gym_cards.hands import TARGET
 from rllib_gigpo.env_adapters.gym_cards.points24 import Points24
 from rllib_gigpo.env_adapters.gym_cards.solver import solution
 from rllib_gigpo.env_adapters.household.expert import expert_actions as household_actions
+from rllib_gigpo.env_adapters.search_qa.generated_questions import expert_act, generated_question
 from rllib_gigpo.env_adapters.sokoban.expert import expert_actions as sokoban_moves
 from rllib_gigpo.env_adapters.sokoban.expert import moves_to_solution
 from rllib_gigpo.env_adapters.webshop.expert import expert_action as webshop_action
@@ -84,6 +85,11 @@ def household(player: Player, task: int, start: Moment) -> Choose:
     return from_info(lambda info: household_actions(env.room)[0])
 
 
+def search_qa(player: Player, task: int, start: Moment) -> Choose:
+    question = generated_question(agent_and_info(start)[1]["task_description"], hops=1)
+    return one_by_one(expert_act(question, step) for step in range(len(question.names) + 1))
+
+
 def relay_household(player: Player, task: int, start: Moment) -> Choose:
     env: Any = player.env.unwrapped
 
@@ -114,6 +120,7 @@ EXPERTS: dict[str, Expert] = {
     "NumberLine": number_line,
     "Points24": formula(Points24.target),
     "RelayHousehold": relay_household,
+    "SearchQA": search_qa,
     "Sokoban": sokoban,
     "WebShop": webshop,
 }

@@ -109,6 +109,7 @@ class GroupPolicy(CheckpointedAlgorithm):
         self._group_connector = self.config.build_group_connector()
         self._silence = SilenceWatch(self.config.policies, self.config.may_learn)
         self._last_panel: EvaluationPanel | None = None
+        self._any_finished = False  # whether any trajectory of this process's rollouts has
         self.recorder = TrajectoryRecorder(
             Path(self.logdir) / RECORDS_FOLDER,
             num_groups=self.config.recorded_groups,
@@ -160,8 +161,8 @@ class GroupPolicy(CheckpointedAlgorithm):
             explore=False,
         )
         self.restore_env_runners(self.env_runner_group)
-        rollout = self._runners.roll_out(plan)
-        rollout.check_any_finished(len(plan.groups))
+        rollout = self._roll_out(plan)
+        rollout.check_any_finished(len(plan.groups), services_worked=self._any_finished)
         self._last_panel = EvaluationPanel.from_episodes(
             rollout.episodes, tasks, env=str(self.config.env), env_config=self.config.env_config
         )
@@ -228,16 +229,22 @@ class GroupPolicy(CheckpointedAlgorithm):
         )
 
     def _sample(self, plan: RolloutPlan) -> list[SingleAgentEpisode]:
-        rollout = self._runners.roll_out(plan)
-        rollout.check_any_finished(len(plan.groups) * plan.group_size)
+        rollout = self._roll_out(plan)
+        rollout.check_any_finished(len(plan.groups) * plan.group_size, services_worked=self._any_finished)
         self._log_rollout(rollout)
         return rollout.episodes
+
+    def _roll_out(self, plan: RolloutPlan) -> Rollout:
+        rollout = self._runners.roll_out(plan)
+        self._any_finished |= bool(rollout.episodes)
+        return rollout
 
     def _sample_full(self) -> list[SingleAgentEpisode]:
         """Dynamic sampling: as many groups with a signal as an iteration takes, or what the last round leaves."""
         sample = sample_until_full(
-            lambda num_groups: self._runners.roll_out(self._next_plan(num_groups)),
+            lambda num_groups: self._roll_out(self._next_plan(num_groups)),
             self._groups_with_signal,
+            services_worked=lambda: self._any_finished,
             num_groups=self.config.groups_per_iteration,
             group_size=self.config.group_size,
             max_rounds=self.config.max_sampling_rounds,

@@ -13,6 +13,7 @@ from rllib_gigpo.cli.example import example_app
 from rllib_gigpo.cli.export import export
 from rllib_gigpo.cli.gone_options import EvaluateCommand
 from rllib_gigpo.cli.report import report
+from rllib_gigpo.cli.retriever import retriever_app
 from rllib_gigpo.cli.train import train_app
 
 app = typer.Typer(
@@ -29,6 +30,7 @@ app.command("evaluate", cls=EvaluateCommand)(evaluate)
 app.command("export")(export)
 app.command("report")(report)
 app.add_typer(doctor_app, name="doctor")
+app.add_typer(retriever_app, name="retriever")
 
 
 def _print_version(wanted: bool) -> None:

@@ -48,7 +48,16 @@ def test_version() -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [["train"], ["train", "run"], ["train", "file"], ["evaluate"], ["export"], ["example", "run"], ["doctor", "env"]],
+    [
+        ["train"],
+        ["train", "run"],
+        ["train", "file"],
+        ["evaluate"],
+        ["export"],
+        ["example", "run"],
+        ["doctor", "env"],
+        ["retriever", "serve"],
+    ],
 )
 def test_every_command_has_help(command: list[str]) -> None:
     result = run(*command, "--help")
@@ -103,6 +112,10 @@ def test_help_says_that_loading_a_checkpoint_runs_code() -> None:
         (["evaluate", "nope", "--out", "no/folder/x.json"], "folder .* does not exist"),
         (["export", "nope", "out"], "checkpoint nope does not exist"),
         (["evaluate", "nope", "--steps", "3"], "use --episodes"),
+        (["retriever", "serve", "nope.jsonl", "--port", "0"], "nope.jsonl is no file"),
+        (["retriever", "serve", "nope.jsonl", "--query-prefix", "q"], "do nothing without --encoder"),
+        (["retriever", "serve", "nope.jsonl", "--host", "nowhere.invalid"], "cannot listen on port 8000"),
+        (["retriever", "serve", __file__, "--port", "0"], "test_cli_commands.py, line 1 is no JSON"),
         (["example", "get", "gigpo/ezpoint_text_tiny"], f"Did you mean '{EXAMPLE}'"),
         (["example", "run", "gigpo/ezpoint_text_tiny"], f"Did you mean '{EXAMPLE}'"),
         (["example", "run", EXAMPLE, "--stop", "3"], "--stop '3' is not a JSON object"),

@@ -30,7 +30,7 @@ def test_every_environment_has_its_expert_and_its_part(module: Any) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("Blackjack", "EZPoints", "Household", "NumberLine", "Points24", "Sokoban"),
+        *("Blackjack", "EZPoints", "Household", "NumberLine", "Points24", "SearchQA", "Sokoban"),
         pytest.param("WebShop", marks=needs_webshop),
     ],
 )
