@@ -243,6 +243,7 @@ class GroupPolicyConfig(LanguageAgentConfig):
             "dtype": self.model_dtype,
             "attn_implementation": self.attn_implementation,
             "lora": lora._asdict() if lora.rank else None,
+            "gradient_checkpointing": self.gradient_checkpointing,
         }
         return RLModuleSpec(module_class=CausalLMRLModule, model_config=model_config)
 

@@ -30,6 +30,7 @@ MODEL_PATH = "model_path"
 DTYPE = "dtype"
 ATTN_IMPLEMENTATION = "attn_implementation"
 LORA = "lora"
+GRADIENT_CHECKPOINTING = "gradient_checkpointing"
 
 # Folder of a module's checkpoint that any program which reads Hugging Face models can open.
 HUGGINGFACE_FOLDER = "huggingface"
@@ -41,6 +42,7 @@ def causal_lm_spec(
     dtype: DtypeName = "float32",
     attn_implementation: str | None = None,
     lora: LoraSettings | None = None,
+    gradient_checkpointing: bool = False,
 ) -> RLModuleSpec:
     """The spec of a `CausalLMRLModule`; see there for the arguments.
 
@@ -59,6 +61,7 @@ def causal_lm_spec(
             DTYPE: dtype,
             ATTN_IMPLEMENTATION: attn_implementation,
             LORA: None if lora is None else lora._asdict(),
+            GRADIENT_CHECKPOINTING: gradient_checkpointing,
         },
     )
 
@@ -72,6 +75,8 @@ class CausalLMRLModule(WeightsFolderRLModule):
             updates; float16 can only sample.
         attn_implementation: Handed to transformers; None (default) leaves it the choice.
         lora: Fields of `LoraSettings`: trains an adapter, and keeps the model as it is. None (default): trains all.
+        gradient_checkpointing: Computes activations again in the backward pass: less memory, a third more time. False
+            (default): keeps them.
 
     Its state is a flat dict of weights by their names in the model (see `rllib_gigpo.rl_modules.weights`); with an
     adapter, of the adapter's alone. A checkpoint of it holds the same weights in `huggingface/`: a Hugging Face model
@@ -90,6 +95,13 @@ class CausalLMRLModule(WeightsFolderRLModule):
             add_adapter(self.lm, LoraSettings(**lora), model_path=path)
         if self.inference_only:
             self.lm.requires_grad_(False)
+        elif self.model_config.get(GRADIENT_CHECKPOINTING):
+            self.checkpoint_gradients()
+
+    @property
+    @override(WeightsFolderRLModule)
+    def network(self) -> PreTrainedModel:
+        return self.lm
 
     def load_base(self) -> PreTrainedModel:
         """The model at `model_path`, without an adapter, on the CPU."""

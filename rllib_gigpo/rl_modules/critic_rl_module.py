@@ -13,7 +13,13 @@ from ray.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
 from ray.rllib.utils.annotations import override
 
-from rllib_gigpo.rl_modules.causal_lm_rl_module import ATTN_IMPLEMENTATION, DTYPE, LORA, MODEL_PATH
+from rllib_gigpo.rl_modules.causal_lm_rl_module import (
+    ATTN_IMPLEMENTATION,
+    DTYPE,
+    GRADIENT_CHECKPOINTING,
+    LORA,
+    MODEL_PATH,
+)
 from rllib_gigpo.rl_modules.lora import LoraSettings, add_adapter
 from rllib_gigpo.rl_modules.model_directory import load_causal_lm, validate_model_directory
 from rllib_gigpo.rl_modules.weights import array_to_tensor, get_weights, set_weights, tensor_to_array
@@ -75,6 +81,13 @@ class CriticRLModule(WeightsFolderRLModule):
         self.head = torch.nn.utils.skip_init(torch.nn.Linear, hidden_size, 1, dtype=torch.float32)
         for parameter in self.head.parameters():
             torch.nn.init.zeros_(parameter)
+        if self.model_config.get(GRADIENT_CHECKPOINTING):
+            self.checkpoint_gradients()
+
+    @property
+    @override(WeightsFolderRLModule)
+    def network(self) -> PreTrainedModel:
+        return self.body
 
     @override(RLModule)
     def _forward_train(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, torch.Tensor]:
