@@ -83,6 +83,12 @@ def check_types(config: Any) -> Iterator[str]:
     """Yields a message for each value of a GroupPolicyConfig that RLlib's own checks should not meet."""
     if config.model_dtype == "float16":
         yield "model_dtype='float16' can sample but not be trained; choose 'bfloat16', or 'float32'."
+    if config.engine == "openai":
+        yield (
+            "engine='openai' has no weights to train; choose 'hf' or 'vllm'. `rllib evaluate --agent` evaluates models "
+            "behind OpenAI-compatible servers."
+        )
+        return
     for key, choices in _CHOICES.items():
         if getattr(config, key) not in choices:
             yield f"{key}={getattr(config, key)!r} is unknown; choose one of {', '.join(map(repr, choices))}."

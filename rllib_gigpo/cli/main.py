@@ -9,9 +9,9 @@ import typer
 import rllib_gigpo
 from rllib_gigpo.cli.doctor import doctor_app
 from rllib_gigpo.cli.evaluate import evaluate
+from rllib_gigpo.cli.evaluate_command import EvaluateCommand
 from rllib_gigpo.cli.example import example_app
 from rllib_gigpo.cli.export import export
-from rllib_gigpo.cli.gone_options import EvaluateCommand
 from rllib_gigpo.cli.report import report
 from rllib_gigpo.cli.retriever import retriever_app
 from rllib_gigpo.cli.train import train_app
