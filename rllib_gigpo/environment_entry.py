@@ -20,12 +20,15 @@ class EnvironmentEntry:
         entry_point: "module:Class" of a `gymnasium.Env`; imported by `load`, not before.
         agent_format: How its observations become prompts and responses actions; a config can replace it.
         embedded_model: Directory of a tiny model that comes with the environment, or None.
+        machine_check: "module:function" of what `rllib doctor` asks about the environment's packages and data, a
+            function without arguments to an iterable of `CheckResult`; "" where there is nothing to ask.
     """
 
     name: str
     entry_point: str
     agent_format: AgentFormat
     embedded_model: Path | None = None
+    machine_check: str = ""
 
     def __post_init__(self) -> None:
         module, _, attribute = self.entry_point.partition(":")

@@ -47,4 +47,5 @@ ALFWORLD = EnvironmentEntry(
     name="ALFWorld",
     entry_point="rllib_gigpo.env_adapters.alfworld.alfworld_env:ALFWorld",
     agent_format=AgentFormat(prompt_template=ALFWORLD_PROMPT, history_length=2),
+    machine_check="rllib_gigpo.env_adapters.alfworld.machine_check:check_machine",
 )
