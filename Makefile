@@ -39,6 +39,7 @@ curves: venv
 
 soak: alfworld
 	$(BIN)/python benchmarks/soak.py
+	RLLIB_GIGPO_ALL_EXAMPLES=1 $(BIN)/python -m pytest tests/integration/test_smoke.py
 
 venv: $(STAMP)
 

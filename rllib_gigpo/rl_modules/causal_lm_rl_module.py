@@ -18,6 +18,7 @@ from rllib_gigpo.rl_modules.model_directory import (
     DtypeName,
     load_causal_lm,
     load_tokenizer,
+    recompute_layers,
     validate_model_directory,
 )
 from rllib_gigpo.rl_modules.weights import array_to_tensor, get_weights, set_weights, tensor_to_array
@@ -30,6 +31,7 @@ MODEL_PATH = "model_path"
 DTYPE = "dtype"
 ATTN_IMPLEMENTATION = "attn_implementation"
 LORA = "lora"
+GRADIENT_CHECKPOINTING = "gradient_checkpointing"
 
 # Folder of a module's checkpoint that any program which reads Hugging Face models can open.
 HUGGINGFACE_FOLDER = "huggingface"
@@ -71,6 +73,7 @@ class CausalLMRLModule(WeightsFolderRLModule):
         dtype: "float32" (default), "bfloat16" or "float16": the type of the weights, which are also what the optimizer
             updates; float16 can only sample.
         attn_implementation: Handed to transformers; None (default) leaves it the choice.
+        gradient_checkpointing: Whether a backward pass computes layers again instead of keeping what they computed.
         lora: Fields of `LoraSettings`: trains an adapter, and keeps the model as it is. None (default): trains all.
 
     Its state is a flat dict of weights by their names in the model (see `rllib_gigpo.rl_modules.weights`); with an
@@ -90,6 +93,8 @@ class CausalLMRLModule(WeightsFolderRLModule):
             add_adapter(self.lm, LoraSettings(**lora), model_path=path)
         if self.inference_only:
             self.lm.requires_grad_(False)
+        elif self.model_config.get(GRADIENT_CHECKPOINTING):
+            recompute_layers(self.lm)
 
     def load_base(self) -> PreTrainedModel:
         """The model at `model_path`, without an adapter, on the CPU."""

@@ -13,9 +13,15 @@ from ray.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
 from ray.rllib.utils.annotations import override
 
-from rllib_gigpo.rl_modules.causal_lm_rl_module import ATTN_IMPLEMENTATION, DTYPE, LORA, MODEL_PATH
+from rllib_gigpo.rl_modules.causal_lm_rl_module import (
+    ATTN_IMPLEMENTATION,
+    DTYPE,
+    GRADIENT_CHECKPOINTING,
+    LORA,
+    MODEL_PATH,
+)
 from rllib_gigpo.rl_modules.lora import LoraSettings, add_adapter
-from rllib_gigpo.rl_modules.model_directory import load_causal_lm, validate_model_directory
+from rllib_gigpo.rl_modules.model_directory import load_causal_lm, recompute_layers, validate_model_directory
 from rllib_gigpo.rl_modules.weights import array_to_tensor, get_weights, set_weights, tensor_to_array
 from rllib_gigpo.rl_modules.weights_folder import WeightsFolderRLModule
 
@@ -70,6 +76,8 @@ class CriticRLModule(WeightsFolderRLModule):
         self.body = _body(lm, path)
         if lora := self.model_config.get(LORA):
             add_adapter(self.body, _settings_of_body(LoraSettings(**lora), lm), model_path=path)
+        if self.model_config.get(GRADIENT_CHECKPOINTING):
+            recompute_layers(self.body)
         # torch would draw the weights from its global generator.
         hidden_size = lm.config.get_text_config().hidden_size
         self.head = torch.nn.utils.skip_init(torch.nn.Linear, hidden_size, 1, dtype=torch.float32)
