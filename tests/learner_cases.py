@@ -59,6 +59,7 @@ def build_learner_group(
     dtype: Any = "float32",
     lora: LoraSettings | None = None,
     critic: bool = False,
+    gradient_checkpointing: bool = False,
     **settings: Any,
 ) -> LearnerGroup:
     """A learner group over the model of a directory; `settings` replace the defaults above."""
@@ -66,7 +67,7 @@ def build_learner_group(
     config = AlgorithmConfig().learners(learner_class=learner_class, num_learners=num_learners)
     for name, value in {**_SETTINGS, **(_CRITIC_SETTINGS if critic else {}), **settings}.items():
         setattr(config, name, value)
-    policy = causal_lm_spec(str(model_directory), dtype=dtype, lora=lora)
+    policy = causal_lm_spec(str(model_directory), dtype=dtype, lora=lora, gradient_checkpointing=gradient_checkpointing)
     spec = policy.as_multi_rl_module_spec()
     if critic:
         spec.add_modules({critic_id(DEFAULT_MODULE_ID): critic_spec(policy)})

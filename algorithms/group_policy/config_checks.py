@@ -12,6 +12,7 @@ from typing import Any
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from rllib_gigpo.agent_formats import check_parser
+from rllib_gigpo.algorithms.group_policy.compile_checks import check_compile
 from rllib_gigpo.algorithms.group_policy.engine_checks import check_engine
 from rllib_gigpo.algorithms.group_policy.env_worker_checks import check_env_workers
 from rllib_gigpo.algorithms.group_policy.value_checks import check_dictionary, check_value_types
@@ -109,6 +110,7 @@ def check_values(config: Any) -> Iterator[str]:
     yield from check_env_workers(config)
     yield from check_model(config)
     yield from check_engine(config)
+    yield from check_compile(config)
     yield from _check_evaluation(config)
 
 

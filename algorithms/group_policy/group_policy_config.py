@@ -242,8 +242,8 @@ class GroupPolicyConfig(LanguageAgentConfig):
             "model_path": self.model_path,
             "dtype": self.model_dtype,
             "attn_implementation": self.attn_implementation,
-            "gradient_checkpointing": self.gradient_checkpointing,
             "lora": lora._asdict() if lora.rank else None,
+            "gradient_checkpointing": self.gradient_checkpointing,
         }
         return RLModuleSpec(module_class=CausalLMRLModule, model_config=model_config)
 

@@ -39,10 +39,10 @@ class LanguageAgentConfig(AlgorithmConfig):
         self.model_path: str | None = None
         self.model_dtype: Literal["float32", "bfloat16"] = "float32"
         self.attn_implementation = "sdpa"
-        self.gradient_checkpointing = False
         self.lora_rank: int | None = None
         self.lora_alpha: float | None = None
         self.lora_targets: Targets = "all-linear"
+        self.gradient_checkpointing = False
         # agent_format()
         self.prompt_template: str | None = None
         self.history_length: HistoryLength | None = None
@@ -76,10 +76,10 @@ class LanguageAgentConfig(AlgorithmConfig):
         model_path: str | None = NotProvided,
         model_dtype: str = NotProvided,
         attn_implementation: str = NotProvided,
-        gradient_checkpointing: bool = NotProvided,
         lora_rank: int | None = NotProvided,
         lora_alpha: float | None = NotProvided,
         lora_targets: Targets = NotProvided,
+        gradient_checkpointing: bool = NotProvided,
     ) -> Self:
         """Sets the model that is trained.
 
@@ -88,11 +88,11 @@ class LanguageAgentConfig(AlgorithmConfig):
                 one is made absolute.
             model_dtype: "float32" or "bfloat16", of the weights in learners and engines.
             attn_implementation: As in `AutoModelForCausalLM.from_pretrained`.
-            gradient_checkpointing: Whether learners compute a layer's activations again in the backward pass instead of
-                keeping them: far less memory for long prompts, for about a third more computation.
             lora_rank: Trains a float32 LoRA adapter of this rank and not the model itself. None: trains all weights.
             lora_alpha: The adapter is scaled by lora_alpha / lora_rank. None: a scale of 1.
             lora_targets: Layers with an adapter: "all-linear", or a list of names such as "q_proj".
+            gradient_checkpointing: Learners compute activations again in the backward pass instead of keeping them:
+                less memory, about a third more time.
         """
         self._set(model_path=absolute_model_path(model_path), model_dtype=model_dtype)
         self._set(attn_implementation=attn_implementation, gradient_checkpointing=gradient_checkpointing)

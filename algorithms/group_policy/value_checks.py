@@ -67,7 +67,13 @@ _INTEGERS_OR_NONE = {
     "max_trajectory_steps": 1,
     "max_trajectory_tokens": 1,
 }
-_TRUE_OR_FALSE = ("gradient_checkpointing", "dynamic_sampling", "group_baseline", "bootstrap_truncated")
+_TRUE_OR_FALSE = (
+    "dynamic_sampling",
+    "group_baseline",
+    "bootstrap_truncated",
+    "gradient_checkpointing",
+    "torch_compile_learner",
+)
 _RESOURCES = (
     "num_cpus_for_main_process",
     "num_cpus_per_env_runner",

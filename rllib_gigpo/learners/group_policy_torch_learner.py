@@ -58,6 +58,10 @@ class GroupPolicyTorchLearner(TorchLearner):
     @override(TorchLearner)
     def build(self) -> None:
         super().build()
+        # RLlib compiles the modules of a MultiRLModule only where that itself is a TorchRLModule, which it never is.
+        if self._torch_compile_forward_train:
+            for module_id in sorted(self.module.keys()):
+                self.module[module_id].unwrapped().compile(self._torch_compile_cfg)
         self._references: dict[str, ReferencePolicy] = {}
         self._kl_coeffs: dict[str, Scheduler] = {}
         for module_id in self.policy_ids():

@@ -18,7 +18,6 @@ from rllib_gigpo.rl_modules.model_directory import (
     DtypeName,
     load_causal_lm,
     load_tokenizer,
-    recompute_layers,
     validate_model_directory,
 )
 from rllib_gigpo.rl_modules.weights import array_to_tensor, get_weights, set_weights, tensor_to_array
@@ -43,6 +42,7 @@ def causal_lm_spec(
     dtype: DtypeName = "float32",
     attn_implementation: str | None = None,
     lora: LoraSettings | None = None,
+    gradient_checkpointing: bool = False,
 ) -> RLModuleSpec:
     """The spec of a `CausalLMRLModule`; see there for the arguments.
 
@@ -61,6 +61,7 @@ def causal_lm_spec(
             DTYPE: dtype,
             ATTN_IMPLEMENTATION: attn_implementation,
             LORA: None if lora is None else lora._asdict(),
+            GRADIENT_CHECKPOINTING: gradient_checkpointing,
         },
     )
 
@@ -73,8 +74,9 @@ class CausalLMRLModule(WeightsFolderRLModule):
         dtype: "float32" (default), "bfloat16" or "float16": the type of the weights, which are also what the optimizer
             updates; float16 can only sample.
         attn_implementation: Handed to transformers; None (default) leaves it the choice.
-        gradient_checkpointing: Whether a backward pass computes layers again instead of keeping what they computed.
         lora: Fields of `LoraSettings`: trains an adapter, and keeps the model as it is. None (default): trains all.
+        gradient_checkpointing: Computes activations again in the backward pass: less memory, a third more time. False
+            (default): keeps them.
 
     Its state is a flat dict of weights by their names in the model (see `rllib_gigpo.rl_modules.weights`); with an
     adapter, of the adapter's alone. A checkpoint of it holds the same weights in `huggingface/`: a Hugging Face model
@@ -94,7 +96,12 @@ class CausalLMRLModule(WeightsFolderRLModule):
         if self.inference_only:
             self.lm.requires_grad_(False)
         elif self.model_config.get(GRADIENT_CHECKPOINTING):
-            recompute_layers(self.lm)
+            self.checkpoint_gradients()
+
+    @property
+    @override(WeightsFolderRLModule)
+    def network(self) -> PreTrainedModel:
+        return self.lm
 
     def load_base(self) -> PreTrainedModel:
         """The model at `model_path`, without an adapter, on the CPU."""

@@ -21,7 +21,7 @@ from rllib_gigpo.rl_modules.causal_lm_rl_module import (
     MODEL_PATH,
 )
 from rllib_gigpo.rl_modules.lora import LoraSettings, add_adapter
-from rllib_gigpo.rl_modules.model_directory import load_causal_lm, recompute_layers, validate_model_directory
+from rllib_gigpo.rl_modules.model_directory import load_causal_lm, validate_model_directory
 from rllib_gigpo.rl_modules.weights import array_to_tensor, get_weights, set_weights, tensor_to_array
 from rllib_gigpo.rl_modules.weights_folder import WeightsFolderRLModule
 
@@ -76,13 +76,18 @@ class CriticRLModule(WeightsFolderRLModule):
         self.body = _body(lm, path)
         if lora := self.model_config.get(LORA):
             add_adapter(self.body, _settings_of_body(LoraSettings(**lora), lm), model_path=path)
-        if self.model_config.get(GRADIENT_CHECKPOINTING):
-            recompute_layers(self.body)
         # torch would draw the weights from its global generator.
         hidden_size = lm.config.get_text_config().hidden_size
         self.head = torch.nn.utils.skip_init(torch.nn.Linear, hidden_size, 1, dtype=torch.float32)
         for parameter in self.head.parameters():
             torch.nn.init.zeros_(parameter)
+        if self.model_config.get(GRADIENT_CHECKPOINTING):
+            self.checkpoint_gradients()
+
+    @property
+    @override(WeightsFolderRLModule)
+    def network(self) -> PreTrainedModel:
+        return self.body
 
     @override(RLModule)
     def _forward_train(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, torch.Tensor]:

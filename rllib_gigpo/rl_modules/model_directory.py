@@ -115,16 +115,6 @@ def load_causal_lm(
     return lm.train()
 
 
-def recompute_layers(lm: PreTrainedModel) -> None:
-    """Has backward passes compute each layer's activations again, in place: of a layer only its input is kept.
-
-    Raises:
-        ValueError: The model has no such layers.
-    """
-    # The older kind, "reentrant", gives no gradients to an adapter on a frozen model, and does not go with DDP.
-    lm.gradient_checkpointing_enable({"use_reentrant": False})
-
-
 def causal_lm_skeleton(path: str | Path) -> PreTrainedModel:
     """The causal language model of a model directory without its weights: on the meta device, where nothing takes
     memory and nothing can be computed.

@@ -29,7 +29,7 @@ class SharedBaseMultiRLModule(MultiRLModule):
             module = spec.build()
             base = _base_model(module)
             if base is not None and (first := first_with.setdefault(base, module)) is not module:
-                share_base_weights(_network(first), _network(module))
+                share_base_weights(first.network, module.network)
             self._rl_modules[module_id] = module
         self.framework = "torch"
 
@@ -42,12 +42,6 @@ def share_base_weights(owner: torch.nn.Module, other: torch.nn.Module) -> None:
         if not is_adapter_weight(name):
             layer, _, leaf = name.rpartition(".")
             other.get_submodule(layer).register_parameter(leaf, weights[_base_name(name)])
-
-
-def _network(module: RLModule) -> torch.nn.Module:
-    """What of a module has the adapter: the body of a critic, else the whole language model."""
-    network: torch.nn.Module = module.body if isinstance(module, CriticRLModule) else module.lm
-    return network
 
 
 def _base_name(name: str) -> str:

@@ -1,16 +1,20 @@
-"""Checkpoints of an RLModule whose weights are files that other programs can read, and no pickle."""
+"""What the RLModules of policy and critic share: a transformers network, and checkpoints that need no pickle."""
 
 from __future__ import annotations
 
 import pathlib
 import tempfile
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow.fs
+from ray.rllib.core.rl_module.torch.torch_compile_config import TorchCompileConfig
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
 from ray.rllib.utils.annotations import override
 from ray.rllib.utils.checkpoints import Checkpointable
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 class WeightsFolderRLModule(TorchRLModule):
@@ -18,6 +22,27 @@ class WeightsFolderRLModule(TorchRLModule):
 
     # The folder's name within a checkpoint.
     weights_folder: ClassVar[str]
+
+    @property
+    def network(self) -> PreTrainedModel:
+        """The transformers model that the forward pass goes through."""
+        raise NotImplementedError
+
+    def checkpoint_gradients(self) -> None:
+        """Has the layers compute their activations again in the backward pass, where they would be kept for it."""
+        # The reentrant kind gives no gradients to an adapter over a frozen embedding.
+        self.network.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+
+    @override(TorchRLModule)
+    def compile(self, compile_config: TorchCompileConfig) -> None:
+        """Compiles the network at its next forward pass; names of weights stay."""
+        # Micro-batches have a shape each: without symbolic shapes each would be compiled on its own.
+        self.network.compile(
+            backend=compile_config.torch_dynamo_backend,
+            mode=compile_config.torch_dynamo_mode,
+            dynamic=True,
+            **compile_config.kwargs,
+        )
 
     def write_weights(self, directory: str, state: dict[str, np.ndarray] | None) -> None:
         """Writes the weights, those of `state` where given, into a local directory, which may not exist yet."""
