@@ -49,6 +49,8 @@ ALFWORLD = EnvironmentEntry(
     name="ALFWorld",
     entry_point="rllib_gigpo.env_adapters.alfworld.alfworld_env:ALFWorld",
     agent_format=AgentFormat(prompt_template=ALFWORLD_PROMPT, history_length=2),
+    small_env_config={"data": "", "num_receptacles": 4, "num_objects": 2, "max_steps": 4},
+    machine_check="rllib_gigpo.env_adapters.alfworld.machine_check:check_machine",
 )
 
 # Commands that tell nothing new in a room this small, and are not listed in its prompt.

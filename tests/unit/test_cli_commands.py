@@ -137,7 +137,7 @@ def test_help_says_that_loading_a_checkpoint_runs_code() -> None:
         (["example", "get", "gigpo/ezpoint_text_tiny"], f"Did you mean '{EXAMPLE}'"),
         (["example", "run", "gigpo/ezpoint_text_tiny"], f"Did you mean '{EXAMPLE}'"),
         (["example", "run", EXAMPLE, "--stop", "3"], "--stop '3' is not a JSON object"),
-        (["example", "list", "--filter", "chess"], "no example has 'chess' in its id"),
+        (["example", "list", "--filter", "chess"], "no example fits --filter chess"),
     ],
 )
 def test_wrong_input_is_one_line_before_ray_starts(

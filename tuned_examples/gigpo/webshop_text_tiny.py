@@ -4,7 +4,7 @@
     rllib train file tuned_examples/gigpo/webshop_text_tiny.py
 
 WebShop comes with no model of its own. This is Household's, which does not know WebShop's prompt and never searched: it
-wins nothing, and from goals of which none is reached nothing is learned. webshop_qwen2_5_1_5b.py has the papers'
+wins nothing, and from goals of which none is reached nothing is learned. webshop_qwen25_1_5b.py has the papers'
 setting. The tests run three small iterations of it; more was not tried.
 """
 
