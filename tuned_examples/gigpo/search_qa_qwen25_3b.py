@@ -10,9 +10,9 @@
 Source: arXiv 2505.10978, search-augmented QA: 256 groups of 5, at most 4 turns, GiGPO w/ std with anchor states of a
 similarity above 0.9, an invalid action costs 0.01 of a win, KL coefficient 0.001. It counts mini-batches in rows, 512;
 an iteration has about 8 times as many.
-Hardware: three GPUs of 80 GB or more, one samples, and two learn: each learner holds the whole model with its gradients
+Hardware: 3 GPUs of 80 GB or more, one samples, and two learn: each learner holds the whole model with its gradients
 and AdamW's moments, 45 GB in float32. The retriever wants 65 GB of memory for the published index.
-Expected, in the paper: 42.1 % of the answers right, as the mean over seven data sets.
+Expected: 42.1 % of the answers right, as the mean over seven data sets (the paper).
 Run here: no, for want of GPUs.
 """
 
