@@ -34,7 +34,11 @@ config = (
             "max_steps": 4,
         },
     )
-    .language_model(model_path=os.environ.get("QWEN2_5_3B", "Qwen2.5-3B-Instruct"), model_dtype="bfloat16")
+    .language_model(
+        model_path=os.environ.get("QWEN2_5_3B", "Qwen2.5-3B-Instruct"),
+        model_dtype="bfloat16",
+        gradient_checkpointing=True,
+    )
     .generation(engine="vllm", max_prompt_tokens=4096, max_response_tokens=512, temperature=1.0)
     .training(
         group_size=5,

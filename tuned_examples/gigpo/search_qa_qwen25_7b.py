@@ -39,6 +39,7 @@ config = (
     .language_model(
         model_path=os.environ.get("QWEN2_5_7B", "Qwen2.5-7B-Instruct"),
         model_dtype="bfloat16",
+        gradient_checkpointing=True,
         lora_rank=64,
         lora_alpha=64,
     )
