@@ -18,6 +18,7 @@ STOP = ["--stop", '{"training_iteration": 1}']
 TRAIN = ["train", "--algo", "GiGPO", "--env", "EZPoints", *STOP]
 MODEL = '"model_path": "embedded", "max_prompt_tokens": 160, "max_response_tokens": 32'
 EXAMPLE = "gigpo/ezpoints_text_tiny"
+AGENT = ["evaluate", "--agent", "prompt", "--model", "tiny"]
 
 
 @pytest.fixture(autouse=True)
@@ -78,6 +79,12 @@ def test_the_commands_are_those_that_the_documentation_names() -> None:
             assert f"rllib {path[0]}" in page, f"docs/cli.md lacks rllib {path[0]}"
 
 
+def test_evaluate_has_a_help_for_checkpoints_and_one_for_agents() -> None:
+    of_checkpoints, of_agents = run("evaluate", "--help").stdout, run("evaluate", "--agent", "react", "--help").stdout
+    assert "CHECKPOINT" in of_checkpoints and "--agent prompt|react|reflexion" in " ".join(of_checkpoints.split())
+    assert "--base-url" in of_agents and "CHECKPOINT" not in of_agents
+
+
 def test_help_says_that_loading_a_checkpoint_runs_code() -> None:
     assert "only evaluate what you trust" in run("evaluate", "--help").stdout
 
@@ -123,8 +130,23 @@ def test_help_says_that_loading_a_checkpoint_runs_code() -> None:
         (["evaluate", "nope"], "checkpoint nope does not exist"),
         (["evaluate", "nope", "--config", "{"], "--config '{' is not JSON"),
         (["evaluate", "nope", "--out", "no/folder/x.json"], "folder .* does not exist"),
+        ([*AGENT, "--env", "EZPonts"], "Did you mean 'EZPoints'"),
+        ([*AGENT, "--env", "EZPoints"], "--base-url is missing"),
+        ([*AGENT, "--env", "EZPoints", "--base-url", "localhost:8000"], "must be like http://localhost:8000/v1"),
+        ([*AGENT, "--env", "EZPoints", "--base-url", "http://a", "--engine-options", '{"retry": 1}'], "no options"),
+        ([*AGENT, "--env", "EZPoints", "--base-url", "http://a", "--trials", "2"], "use the agent reflexion"),
+        ([*AGENT, "--env", "EZPoints", "--base-url", "http://a", "--top-p", "2"], "top_p is 2.0"),
+        ([*AGENT, "--env", "EZPoints", "--base-url", "http://a", "--history-length", "all"], "--history-length all"),
+        ([*AGENT, "--env", "EZPoints", "--prompt-template", "{{ step }}", "--history-length", "2"], "never shows"),
+        ([*AGENT, "--env", "EZPoints", "--base-url", "http://a", "--env-config", '{"size": 2}'], "'size'"),
+        ([*AGENT, "--env", "EZPoints", "--engine", "hf"], "model_path 'tiny' is not a directory"),
+        ([*AGENT, "--env", "EZPoints", "--base-url", "http://a", "--transcripts", "no/x"], "folder .* does not exist"),
         (["export", "nope", "out"], "checkpoint nope does not exist"),
         (["evaluate", "nope", "--steps", "3"], "use --episodes"),
+        (["retriever", "serve", "nope.jsonl", "--port", "0"], "nope.jsonl is no file"),
+        (["retriever", "serve", "nope.jsonl", "--query-prefix", "q"], "do nothing without --encoder"),
+        (["retriever", "serve", "nope.jsonl", "--host", "nowhere.invalid"], "cannot listen on port 8000"),
+        (["retriever", "serve", __file__, "--port", "0"], "test_cli_commands.py, line 1 is no JSON"),
         (["example", "get", "gigpo/ezpoint_text_tiny"], f"Did you mean '{EXAMPLE}'"),
         (["example", "run", "gigpo/ezpoint_text_tiny"], f"Did you mean '{EXAMPLE}'"),
         (["example", "run", EXAMPLE, "--stop", "3"], "--stop '3' is not a JSON object"),
