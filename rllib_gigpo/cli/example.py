@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from rllib_gigpo import registry
 from rllib_gigpo.cli.errors import reported_errors
@@ -75,9 +75,9 @@ def _print_tables(headers: Sequence[ExampleHeader]) -> None:
         of_kind = sorted((h for h in headers if h.kind == kind), key=lambda header: (header.environment, header.id))
         if not of_kind:
             continue
-        table = Table(
-            "id", "description", *(["expected"] if kind == "paper" else []), title=title, title_justify="left"
-        )
+        table = Table(Column("id", no_wrap=True), "description", title=title, title_justify="left")
+        if kind == "paper":
+            table.add_column("expected")
         for _, of_environment in groupby(of_kind, key=lambda header: header.environment):
             for header in of_environment:
                 table.add_row(header.id, header.description, *([header.expected] if kind == "paper" else []))

@@ -78,7 +78,7 @@ def _print(name: str, plan: Plan) -> None:
     )
     table = Table("GiB on a GPU", "weights", "gradients", "optimizer", "reference", "passes", "cache", "other", "total")
     learner, engine = plan.learner, plan.engine
-    passes = learner.activations + learner.logits
+    passes = learner.activations + learner.logits + learner.gathered
     table.add_row(
         "of a learner",
         *_gib(learner.weights, learner.gradients, learner.optimizer, learner.reference, passes, 0, learner.overhead),

@@ -39,6 +39,7 @@ class TrainingSettings:
         response_share: Most response tokens of a pass, as a share of its tokens.
         recomputes_layers: Whether of a layer only its input is kept until the backward pass.
         shards: Over how many learners weights, gradients, moments and reference are spread; 1 where each has all.
+        computes_in_bfloat16: Whether passes do, whatever the weights are; of spread models only.
     """
 
     model: ModelDimensions
@@ -53,11 +54,16 @@ class TrainingSettings:
     response_share: float
     recomputes_layers: bool = False
     shards: int = 1
+    computes_in_bfloat16: bool = False
 
 
 @dataclass(frozen=True)
 class LearnerMemory:
-    """Bytes on a learner's GPU."""
+    """Bytes on a learner's GPU.
+
+    Attributes:
+        gathered: Of a model that is spread: what a pass has collected from the other learners at a time.
+    """
 
     weights: int
     gradients: int
@@ -65,6 +71,7 @@ class LearnerMemory:
     reference: int
     activations: int
     logits: int
+    gathered: int = 0
     overhead: int = _OVERHEAD
 
     @property
@@ -123,10 +130,11 @@ def learner_memory(settings: TrainingSettings) -> LearnerMemory:
     gradients = trained * (2 if settings.is_distributed and settings.shards == 1 else 1)
     reference = all_weights * size if settings.has_reference and adapter is None else 0
     tokens = max(settings.micro_batch_tokens, settings.max_tokens)
-    per_token = saved_bytes_per_token(model, size, with_adapter=adapter is not None)
+    computed = 2 if settings.computes_in_bfloat16 else size
+    per_token = saved_bytes_per_token(model, computed, with_adapter=adapter is not None)
     if settings.recomputes_layers:
         # The inputs of all layers, and all of the one that is computed again.
-        per_token = model.layers * model.hidden * size + per_token // model.layers
+        per_token = model.layers * model.hidden * computed + per_token // model.layers
     return LearnerMemory(
         weights=_spread(copies * (trained + frozen), settings.shards),
         gradients=_spread(copies * gradients, settings.shards),
@@ -134,8 +142,18 @@ def learner_memory(settings: TrainingSettings) -> LearnerMemory:
         reference=_spread(reference, settings.shards),
         activations=tokens * per_token,
         # Logits, their copies in float32 and their gradients.
-        logits=math.ceil(tokens * settings.response_share) * model.vocabulary * (4 * size + 16),
+        logits=math.ceil(tokens * settings.response_share) * model.vocabulary * (4 * computed + 16),
+        gathered=0 if settings.shards == 1 else _gathered(model, computed, with_gradients=adapter is None),
     )
+
+
+def _gathered(model: ModelDimensions, bytes_per_value: int, *, with_gradients: bool) -> int:
+    """Bytes of whole weights in a pass over a model that is spread layer by layer, the rest as one unit: the rest, a
+    layer and the next; and of the first two the gradients, which are summed in float32."""
+    layer = model.num_layer_parameters()
+    rest = model.num_parameters() - model.layers * layer
+    gradients = (rest + layer) * (bytes_per_value + 4) if with_gradients else 0
+    return (rest + 2 * layer) * bytes_per_value + gradients
 
 
 def saved_bytes_per_token(model: ModelDimensions, bytes_per_weight: int, *, with_adapter: bool) -> int:

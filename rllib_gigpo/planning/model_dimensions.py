@@ -48,14 +48,17 @@ class ModelDimensions:
         """Of the keys, and of the values, of all heads."""
         return self.kv_heads * self.head_size
 
-    def num_parameters(self) -> int:
-        """All weights, each tensor once."""
+    def num_layer_parameters(self) -> int:
+        """Weights of one layer."""
         attention = self.hidden * (2 * self.query_width + 2 * self.kv_width)
         biases = self.query_width + 2 * self.kv_width if self.has_bias else 0
         norms = 2 * self.hidden + (2 * self.head_size if self.has_head_norms else 0)
-        layer = attention + biases + norms + 3 * self.hidden * self.intermediate
+        return attention + biases + norms + 3 * self.hidden * self.intermediate
+
+    def num_parameters(self) -> int:
+        """All weights, each tensor once."""
         embeddings = self.vocabulary * self.hidden * (1 if self.is_tied else 2)
-        return self.layers * layer + embeddings + self.hidden + self.vision
+        return self.layers * self.num_layer_parameters() + embeddings + self.hidden + self.vision
 
     def num_adapter_parameters(self, rank: int) -> int:
         """Weights of a LoRA adapter on every linear layer of the decoder."""

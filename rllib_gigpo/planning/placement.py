@@ -139,7 +139,10 @@ def _candidates(config: Any, num_gpus: int, placement: Placement) -> Iterator[tu
     if placement == "config" or (placement == "auto" and own.num_gpus > 0):
         yield "as configured", own
     if placement in ("auto", "split") and num_gpus > 1:
+        # Half of them for learners; where these need more room, all but one.
         yield "split", Processes(num_gpus // 2, 1, num_gpus - num_gpus // 2, 1)
+        if num_gpus > 3:
+            yield f"split {num_gpus - 1}:1", Processes(num_gpus - 1, 1, 1, 1)
     if placement in ("auto", "colocated"):
         yield "colocated", Processes(num_gpus, _LEARNER_PART, num_gpus, _ENGINE_PART)
 
@@ -218,6 +221,8 @@ class _Planner:
             max_tokens=max_tokens,
             response_share=config.max_response_tokens / max_tokens,
             recomputes_layers=config.gradient_checkpointing,
+            shards=processes.num_learners if config.sharding == "fsdp" else 1,
+            computes_in_bfloat16=config.mixed_precision,
         )
 
     def _room(self, processes: Processes, learner: LearnerMemory) -> tuple[int, float]:
@@ -256,9 +261,11 @@ class _Planner:
         options = dict(self._config.engine_options)
         if processes.is_colocated and self._config.engine == "vllm":
             options["gpu_memory_utilization"] = utilization
+        sharding = {"sharding": self._config.sharding} if self._config.sharding is not None else {}
         return {
             "num_learners": processes.num_learners,
             "num_gpus_per_learner": processes.gpus_per_learner,
+            **sharding,
             "num_env_runners": processes.num_env_runners,
             "num_gpus_per_env_runner": processes.gpus_per_env_runner,
             "engine_options": options,
@@ -285,11 +292,12 @@ class _Planner:
                 "with language_model(lora_rank=64, model_dtype='bfloat16', gradient_checkpointing=True) it needs "
                 f"{_gib(with_adapter.total)} at least"
             )
-        spread = learner_memory(replace(settings, shards=self._num_gpus, micro_batch_tokens=1, recomputes_layers=True))
-        if spread.total <= self._gpu_memory:
+        most = self._num_gpus - 1
+        spread = learner_memory(replace(settings, shards=most, micro_batch_tokens=1, recomputes_layers=True))
+        if settings.shards == 1 and not settings.has_critic and most > 1 and spread.total <= self._gpu_memory:
             helps.append(
-                f"spread over {self._num_gpus} GPUs it would need {_gib(spread.total)} on each, but learners hold "
-                "whole copies"
+                f"with learners(num_learners={most}, sharding='fsdp') and gradient_checkpointing=True it needs "
+                f"{_gib(spread.total)} at least"
             )
         return f"{needs}: {'; '.join(helps) or 'take a smaller model, or larger GPUs'}"
 

@@ -1,9 +1,10 @@
 """A sweep of GiGPO on EZPoints: step advantage weight, learning rate and group size, 8 trials, on a CPU.
 
-    rllib train file tuned_examples/gigpo/ezpoints_sweep_tiny.py --checkpoint-freq 3
+    rllib train file tuned_examples/gigpo/ezpoints_sweep_tiny.py
 
-Each trial is an actor of Ray Tune with a core of its own, plays 64 games an iteration, and ends after 12. What came of
-it is in docs/sweeps.md, with random search, ASHA and population-based training over the same keys.
+With --checkpoint-freq 3 it can be resumed after it was killed. Each trial is an actor of Ray Tune with a core of its
+own, plays 64 games an iteration, and ends after 12. What came of it is in docs/sweeps.md, with random search, ASHA and
+population-based training over the same keys.
 """
 
 from ray import tune

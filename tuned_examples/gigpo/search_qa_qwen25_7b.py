@@ -13,7 +13,7 @@ an iteration has about 8 times as many.
 Hardware: 3 GPUs of 80 GB, one samples and two learn. The paper trains all weights, sharded over its GPUs; this is an
 adapter of rank 64 over a bfloat16 model, which it does not use, with the learning rate that goes with it. The retriever
 wants 65 GB of memory for the published index.
-Expected: for all weights 47.2 % of the answers right, as the mean over seven data sets (the paper); for an adapter
+Expected: 47.2 % of the answers right with all weights, as the mean over seven data sets (the paper); of an adapter
 nothing is known.
 Run here: no, for want of GPUs.
 """

@@ -13,7 +13,7 @@ Config = TypeVar("Config", bound=GroupPolicyConfig)
 def text_agent(
     config: Config, env: str, *, model: str, num_gpus: int, num_minibatches: int, max_prompt_tokens: int, **lora: Any
 ) -> Config:
-    """`config` for `env`, on one machine whose GPUs are halved: learners on one half, vLLM engines on the other.
+    """`config` for `env`, on one machine: learners on some of its GPUs, vLLM engines on the others.
 
     Not as published: the papers cut an iteration into mini-batches of a number of rows, which grow fewer as episodes
     shorten; here it is a fixed number of mini-batches. Weights are float32 where all are trained, as the papers'
@@ -23,11 +23,15 @@ def text_agent(
         config: Of an algorithm.
         env: The environment's name.
         model: A folder in `models/`, below the folder in which the command runs.
-        num_gpus: GPUs of the machine, an even number.
+        num_gpus: GPUs of the machine: 2, halved; or 4, halved for an adapter, else three for learners over which the
+            model is spread. A critic is not spread, and so takes GPUs that hold all of it.
         num_minibatches: Optimizer steps per iteration.
         max_prompt_tokens: Of a prompt.
         lora: `lora_rank`, `lora_alpha`: then an adapter is trained, on the model in bfloat16.
     """
+    is_spread = num_gpus > 2 and not lora and not isinstance(config, PPOConfig)
+    num_learners = num_gpus - 1 if is_spread else num_gpus // 2
+    spread = {"sharding": "fsdp", "mixed_precision": True} if is_spread else {}
     groups = {"group_size": 1, "groups_per_iteration": 128} if isinstance(config, PPOConfig) else {}
     return (
         config.environment(env)
@@ -44,7 +48,7 @@ def text_agent(
             micro_batch_tokens=4 * (max_prompt_tokens + 512),
         )
         .evaluation(evaluation_interval=5, evaluation_duration=128, evaluation_config={"temperature": 0.4})
-        .env_runners(num_env_runners=num_gpus // 2, num_gpus_per_env_runner=1, env_workers=8)
-        .learners(num_learners=num_gpus // 2, num_gpus_per_learner=1)
+        .env_runners(num_env_runners=num_gpus - num_learners, num_gpus_per_env_runner=1, env_workers=8)
+        .learners(num_learners=num_learners, num_gpus_per_learner=1, **spread)
         .debugging(seed=0)
     )
