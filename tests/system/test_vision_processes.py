@@ -12,8 +12,12 @@ import pytest
 import ray
 
 from rllib_gigpo.images import IMAGE
+from rllib_gigpo.rl_modules.causal_lm_rl_module import causal_lm_spec
 from tests.algorithm_cases import largest_difference, record_samples, small_config, tokens_of, weights_of
+from tests.learner_cases import batch_of, build_learner_group, max_difference
+from tests.learner_cases import weights_of as weights_of_learner
 from tests.tiny_models import save_tiny_vlm
+from tests.vision_cases import image_rows
 
 pytestmark = pytest.mark.system
 
@@ -41,6 +45,23 @@ def config_of(directory: Path, *, num_env_runners: int, num_learners: int) -> An
         .env_runners(num_env_runners=num_env_runners)
         .learners(num_learners=num_learners)
     )
+
+
+@pytest.mark.parametrize("sharding", [None, "fsdp"])
+def test_two_learners_of_which_one_sees_no_image_give_the_weights_of_one(directory: Path, sharding: str | None) -> None:
+    rows = image_rows(causal_lm_spec(str(directory)).build())
+    settings: dict[str, Any] = {"micro_batch_tokens": 160, "kl_coeff": 0.5, "lr": 1.0}
+    one = build_learner_group(directory, **settings)
+    two = build_learner_group(directory, num_learners=2, sharding=sharding, **settings)
+    try:
+        before = weights_of_learner(one)
+        for shards in (([0, 1, 2, 3], [4]), ([], [0, 1, 2, 3, 4])):
+            one.update(batch=batch_of(rows))
+            two.update(batch_refs=[ray.put(batch_of(rows.take(np.array(s, np.int64)))) for s in shards], timesteps={})
+            assert max_difference(weights_of_learner(one), weights_of_learner(two)) <= 1e-5
+        assert max_difference(before, weights_of_learner(one)) > 1e-2
+    finally:
+        two.shutdown()
 
 
 def test_processes_change_nothing_and_images_outlive_the_runners_that_drew_them(directory: Path) -> None:
