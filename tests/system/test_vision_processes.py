@@ -50,7 +50,7 @@ def config_of(directory: Path, *, num_env_runners: int, num_learners: int) -> An
 @pytest.mark.parametrize("sharding", [None, "fsdp"])
 def test_two_learners_of_which_one_sees_no_image_give_the_weights_of_one(directory: Path, sharding: str | None) -> None:
     rows = image_rows(causal_lm_spec(str(directory)).build())
-    settings: dict[str, Any] = {"micro_batch_tokens": 160, "kl_coeff": 0.5, "lr": 1.0}
+    settings: dict[str, Any] = {"micro_batch_tokens": 160, "kl_coeff": 0.5, "lr": 0.01}
     one = build_learner_group(directory, **settings)
     two = build_learner_group(directory, num_learners=2, sharding=sharding, **settings)
     try:
