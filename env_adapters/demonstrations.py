@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rllib_gigpo.agent_formats import AgentFormat, PromptTemplate
+from rllib_gigpo.agent_formats import Turn as EarlierTurn
 from rllib_gigpo.env_adapters.generated_tasks import TASKS
 from rllib_gigpo.rl_modules.embedded import PictureRow
 
@@ -24,6 +25,7 @@ class Turn(NamedTuple):
         situation: How things stand, for `most_per_situation` of `demonstrations`.
         expert_actions: What an expert does here; several where it cannot know better.
         possible_actions: Everything that can be done here.
+        history: The earlier turns, where the prompt shows them.
     """
 
     observation: Any
@@ -33,10 +35,18 @@ class Turn(NamedTuple):
     situation: Hashable
     expert_actions: Sequence[str]
     possible_actions: Sequence[str]
+    history: Sequence[EarlierTurn] = ()
 
 
 # From a task number to a game: a generator of turns that is sent the action for each.
 Game = Callable[[int], Generator[Turn, str, None]]
+# From a thought and an action to the response that holds both.
+Response = Callable[[str, str], str]
+
+
+def think_action_response(thought: str, action: str) -> str:
+    """As the parser `think_action` reads it."""
+    return f"<think>{thought}</think><action>{action}</action>"
 
 
 def demonstrations(
@@ -47,6 +57,7 @@ def demonstrations(
     played_by_expert: float,
     shown_by_expert: float | None = None,
     most_per_situation: int | None = None,
+    response: Response = think_action_response,
     seed: int,
 ) -> Iterator[tuple[str, str]]:
     """User message and response of every turn of `episodes` games.
@@ -59,7 +70,7 @@ def demonstrations(
     """
     prompt = PromptTemplate(agent_format.prompt_template)
     for turn, action in _shown_turns(game, episodes, played_by_expert, shown_by_expert, most_per_situation, seed):
-        yield _user_message(prompt, turn, turn.observation), _response(turn, action)
+        yield _user_message(prompt, turn, turn.observation), response(turn.thought, action)
 
 
 def picture_demonstrations(
@@ -70,13 +81,14 @@ def picture_demonstrations(
     played_by_expert: float,
     shown_by_expert: float | None = None,
     most_per_situation: int | None = None,
+    response: Response = think_action_response,
     seed: int,
 ) -> Iterator[PictureRow]:
     """As `demonstrations`, of a game that shows dicts of "text" and "image"."""
     prompt = PromptTemplate(agent_format.prompt_template)
     for turn, action in _shown_turns(game, episodes, played_by_expert, shown_by_expert, most_per_situation, seed):
         message = _user_message(prompt, turn, turn.observation["text"])
-        yield PictureRow(turn.observation["image"], message, _response(turn, action))
+        yield PictureRow(turn.observation["image"], message, response(turn.thought, action))
 
 
 def _shown_turns(
@@ -112,9 +124,5 @@ def _shown_turns(
 
 def _user_message(prompt: PromptTemplate, turn: Turn, text: str) -> str:
     return prompt.render(
-        observation=text, history=(), step=turn.step, task=turn.task, admissible_actions=turn.possible_actions
+        observation=text, history=turn.history, step=turn.step, task=turn.task, admissible_actions=turn.possible_actions
     )
-
-
-def _response(turn: Turn, action: str) -> str:
-    return f"<think>{turn.thought}</think><action>{action}</action>"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,10 @@ class EnvironmentEntry:
         embedded_model: Directory of a tiny model that comes with the environment, or None.
         image_agent_format: Replaces `agent_format` where the environment shows pictures; None: it fits both.
         embedded_image_model: Directory of a tiny vision-language model for its pictures, or None.
+        small_env_config: Keyword arguments of the class with which `rllib train --smoke` tries things out: few steps,
+            little data, nothing that has to be downloaded.
+        machine_check: "module:function" of what `rllib doctor` asks about the environment's packages and data, a
+            function without arguments to an iterable of `CheckResult`; "" where there is nothing to ask.
     """
 
     name: str
@@ -31,6 +35,8 @@ class EnvironmentEntry:
     embedded_model: Path | None = None
     image_agent_format: AgentFormat | None = None
     embedded_image_model: Path | None = None
+    small_env_config: Mapping[str, Any] = field(default_factory=dict)
+    machine_check: str = ""
 
     def __post_init__(self) -> None:
         module, _, attribute = self.entry_point.partition(":")

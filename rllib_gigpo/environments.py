@@ -83,7 +83,7 @@ def check_observation_space(space: gym.Space | None, *, model_path: str | None) 
 
     Args:
         space: The observation space; None where it is not known.
-        model_path: The model's directory.
+        model_path: The model's directory; None of one that is elsewhere, and reads text.
     """
     from rllib_gigpo.rl_modules.module_choice import language_module_class
 
@@ -100,8 +100,9 @@ def check_observation_space(space: gym.Space | None, *, model_path: str | None) 
                 f"{shows}, {space}, but what a vision-language model sees is Dict(text=Text, image=Box(0, 255, "
                 "(height, width, 3), uint8)). Wrap the environment"
             )
+        where = "" if model_path is None else f" in {model_path}"
         raise ValueError(
-            f"{shows}, but the model in {model_path} reads text alone and would not see them. Have the environment "
+            f"{shows}, but the model{where} reads text alone and would not see them. Have the environment "
             'show text, as with env_config={"observation": "text"} of the card games, or wrap it; or choose a '
             f"vision-language model of {', '.join(registry.rl_module_names()) or 'a kind that is registered'}"
         )

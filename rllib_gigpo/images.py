@@ -7,7 +7,7 @@ so that the driver, which sees all of them, sees no pixels.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -50,18 +50,19 @@ class StoredImage:
     Attributes:
         key: Equal for images of equal shape and content, see `image_key`.
         height, width: In pixels.
+        store: Has its pixels.
     """
 
-    __slots__ = ("_store", "height", "key", "width")
+    __slots__ = ("height", "key", "store", "width")
 
     def __init__(self, key: str, height: int, width: int, store: ImageStore):
         self.key = key
         self.height = height
         self.width = width
-        self._store = store
+        self.store = store
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        pixels = self._store.pixels(self.key)
+        pixels = self.store.pixels(self.key)
         return np.array(pixels, dtype, copy=copy)
 
     def __eq__(self, other: object) -> bool:
@@ -74,7 +75,7 @@ class StoredImage:
         return f"image of {self.height} × {self.width} pixels, {self.key[:8]}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return StoredImage, (self.key, self.height, self.width, self._store)
+        return StoredImage, (self.key, self.height, self.width, self.store)
 
 
 class ImageStore:
@@ -122,10 +123,33 @@ class ImageStore:
             self._reference = ray.put(self._pixels)
             self._pixels = None
 
+    def adopt(self) -> ray.ObjectRef | None:
+        """Has this process own the images, which else are lost with the one that stored them. The pixels stay on their
+        node; the reference is ready once they are safe. None where there is nothing to adopt."""
+        if self._reference is None:
+            return None
+        self._reference = _adopted.remote(self._reference)
+        return self._reference
+
     def __getstate__(self) -> dict[str, Any]:
         # Without the handles: they are what refers to the store. What has been fetched stays in its process.
         pixels = self._pixels if self._reference is None else None
         return {"_pixels": pixels, "_handles": {}, "_reference": self._reference}
+
+
+@ray.remote(num_cpus=0)
+def _adopted(pixels: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What a task returns belongs to whoever called it, and lies where the task ran: beside its arguments."""
+    return pixels
+
+
+def adopt_images(observations: Iterable[Any]) -> None:
+    """Has this process own the stores of stored observations, and waits until it does."""
+    images = (observation_image(observation) for observation in observations)
+    stores = {id(image.store): image.store for image in images if image is not None}
+    references = [reference for store in stores.values() if (reference := store.adopt()) is not None]
+    if references:
+        ray.wait(references, num_returns=len(references), fetch_local=False)
 
 
 def stored_observation(observation: Any, store: ImageStore) -> Any:
@@ -147,5 +171,6 @@ def observation_text(observation: Any) -> str:
 
 
 def observation_image(observation: Any) -> StoredImage | None:
-    """The image of a stored observation, where it has one."""
-    return observation[IMAGE] if isinstance(observation, Mapping) else None
+    """The image of a stored observation; None of anything that has none."""
+    image = observation.get(IMAGE) if isinstance(observation, Mapping) else None
+    return image if isinstance(image, StoredImage) else None

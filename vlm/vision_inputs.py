@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from rllib_gigpo.images import StoredImage
+from rllib_gigpo.rl_modules.sharded_network import is_sharded
 from rllib_gigpo.vlm.image_processing import ImageProcessor, ProcessedImage
 from rllib_gigpo.vlm.model_specifics import MODEL_SPECIFICS, ModelSpecifics
 from rllib_gigpo.vlm.processed_images import ProcessedImages
@@ -38,23 +39,22 @@ class VisionInputs:
             rows: B rows of L columns, see `ModelInputs`; the images of a row in the order of their placeholders.
 
         Returns:
-            attention_mask int64[B, L], position_ids int64[3, B, L] (time, height, width), input_ids int64[B, L] and the
-            features of the images; or embeddings in place of ids, see `_with_idle_tower`.
+            input_ids and attention_mask int64[B, L], position_ids int64[3, B, L] (time, height, width), and the
+            features of the images, where the pass needs any.
 
         Raises:
             ValueError: A row has not as many image tokens as its images take, one run of them for each.
         """
-        body = lm.base_model
         images: RowImages = () if rows.get("images") is None else rows["images"]
+        inputs = {name: rows[name] for name in ("input_ids", "attention_mask")}
         if any(images):
-            return {"attention_mask": rows["attention_mask"], **self._with_images(body, rows, images)}
-        inputs = {
-            "attention_mask": rows["attention_mask"],
-            "position_ids": rows["position_ids"].expand(3, -1, -1),
-        }
-        if torch.is_grad_enabled() and _is_trained(body):
-            return inputs | {"inputs_embeds": self._with_idle_tower(body, rows["input_ids"])}
-        return inputs | {"input_ids": rows["input_ids"]}
+            return inputs | self._with_images(lm.base_model, rows, images)
+        inputs["position_ids"] = rows["position_ids"].expand(3, -1, -1)
+        # Distributed training waits for the tower's part of a pass from every learner, also where no row has an image:
+        # for gradients, and of a sharded model for its weights.
+        if is_sharded(lm) or (torch.is_grad_enabled() and _is_trained(lm.base_model)):
+            inputs["mm_encoder_outputs"] = self._with_idle_tower(lm.base_model, rows["input_ids"])
+        return inputs
 
     def _with_images(self, body: PreTrainedModel, rows: Mapping[str, Any], images: RowImages) -> dict[str, Any]:
         input_ids = rows["input_ids"]
@@ -74,18 +74,30 @@ class VisionInputs:
             attention_mask=rows["attention_mask"],
         )
         num_sampled = ((input_ids == placeholder) & ~is_image).sum(-1).tolist()
-        features = _spread(body, _image_features(body, processed), shown, num_sampled)
-        return {"input_ids": input_ids, "position_ids": position_ids, "mm_encoder_outputs": {"image": features}}
+        features = FeaturesOnDemand(lambda: _spread(body, _image_features(body, processed), shown, num_sampled))
+        return {"position_ids": position_ids, "mm_encoder_outputs": features}
 
-    def _with_idle_tower(self, body: PreTrainedModel, input_ids: torch.Tensor) -> torch.Tensor:
-        """Embeddings of text, float[B, L, H], with a vision tower in their graph that adds 0 to them: distributed
-        training waits for a gradient of every weight from every learner, also from one whose rows have no image."""
+    def _with_idle_tower(self, body: PreTrainedModel, input_ids: torch.Tensor) -> FeaturesOnDemand:
+        """Features of a blank image of which no row shows anything."""
         side = self._image_processor.token_pixels
         blank = self._image_processor.process(np.zeros((side, side, 3), np.uint8))
-        features = _image_features(body, [blank])
-        idle = sum(part.sum() for part in _all_features(features, _specifics(body))) * 0.0
-        embeddings: torch.Tensor = body.get_input_embeddings()(input_ids)
-        return embeddings + idle
+        num_sampled = (input_ids == body.config.image_token_id).sum(-1).tolist()
+        shown: list[list[int]] = [[]] * len(num_sampled)
+        return FeaturesOnDemand(lambda: _spread(body, _image_features(body, [blank]), shown, num_sampled))
+
+
+class FeaturesOnDemand(dict[str, "ModelOutput"]):
+    """Image features that the model's forward pass has computed when it looks for them: only within the pass are the
+    weights of a sharded model whole."""
+
+    def __init__(self, compute: Callable[[], ModelOutput]):
+        super().__init__()
+        self._compute = compute
+
+    def get(self, name: str, default: Any = None) -> Any:
+        if name == "image" and name not in self:
+            self[name] = self._compute()
+        return super().get(name, default)
 
 
 def _specifics(body: PreTrainedModel) -> ModelSpecifics:
@@ -149,19 +161,16 @@ def _spread(
     embedding = body.get_input_embeddings()(torch.tensor([body.config.image_token_id], device=body.device))
 
     def spread(of_images: Sequence[torch.Tensor], of_sampled: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return tuple(
+        of_rows = (
             part
             for of_row, count in zip(shown, num_sampled, strict=True)
             for part in (*(of_images[index] for index in of_row), of_sampled.expand(count, -1))
         )
+        # Nothing of an image, and yet a part of the graph: an idle tower gets gradients of 0.
+        return (of_images[0][:0], *of_rows)
 
     features.pooler_output = spread(features.pooler_output, embedding)
     if name := _specifics(body).layer_features:
         nothing = torch.zeros_like(embedding)
         setattr(features, name, [spread(of_layer, nothing) for of_layer in getattr(features, name)])
     return features
-
-
-def _all_features(features: ModelOutput, specifics: ModelSpecifics) -> list[torch.Tensor]:
-    layers = getattr(features, specifics.layer_features) if specifics.layer_features else []
-    return [*features.pooler_output, *(part for of_layer in layers for part in of_layer)]

@@ -13,7 +13,7 @@ from rllib_gigpo.images import ImageStore, StoredImage
 from rllib_gigpo.inference.weights_probe import Probe
 from rllib_gigpo.rl_modules.causal_lm_rl_module import FREEZE_VISION_TOWER, MODEL_PATH, CausalLMRLModule
 from rllib_gigpo.rl_modules.model_inputs import ModelInputs
-from rllib_gigpo.vlm.image_processing import ImageProcessor, expand_placeholders
+from rllib_gigpo.vlm.image_processing import ImageProcessor, collapse_placeholders, expand_placeholders
 from rllib_gigpo.vlm.model_specifics import MODEL_SPECIFICS
 from rllib_gigpo.vlm.vision_inputs import VisionInputs
 
@@ -63,5 +63,11 @@ class VisionLanguageRLModule(CausalLMRLModule):
 
     @override(CausalLMRLModule)
     def with_image_tokens(self, prompt_ids: np.ndarray, images: Sequence[StoredImage]) -> np.ndarray:
-        num_tokens = [self._image_processor.num_tokens(image.height, image.width) for image in images]
-        return expand_placeholders(prompt_ids, num_tokens, self.lm.config.image_token_id)
+        return expand_placeholders(prompt_ids, self._num_tokens(images), self.lm.config.image_token_id)
+
+    @override(CausalLMRLModule)
+    def with_placeholders(self, prompt_ids: np.ndarray, images: Sequence[StoredImage]) -> np.ndarray:
+        return collapse_placeholders(prompt_ids, self._num_tokens(images), self.lm.config.image_token_id)
+
+    def _num_tokens(self, images: Sequence[StoredImage]) -> list[int]:
+        return [self._image_processor.num_tokens(image.height, image.width) for image in images]

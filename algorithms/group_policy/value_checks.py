@@ -74,6 +74,7 @@ _TRUE_OR_FALSE = (
     "bootstrap_truncated",
     "freeze_vision_tower",
     "gradient_checkpointing",
+    "mixed_precision",
     "torch_compile_learner",
 )
 _RESOURCES = (

@@ -23,6 +23,7 @@ from rllib_gigpo.rl_modules.model_directory import (
     validate_model_directory,
 )
 from rllib_gigpo.rl_modules.model_inputs import ModelInputs, text_inputs
+from rllib_gigpo.rl_modules.sharded_network import is_sharded
 from rllib_gigpo.rl_modules.weights import array_to_tensor, get_weights, set_weights, tensor_to_array
 from rllib_gigpo.rl_modules.weights_folder import WeightsFolderRLModule
 
@@ -151,6 +152,13 @@ class CausalLMRLModule(WeightsFolderRLModule):
             f"the model in {self.model_config[MODEL_PATH]} reads text alone, but its prompt has {len(images)} images"
         )
 
+    def with_placeholders(self, prompt_ids: np.ndarray, images: Sequence[StoredImage]) -> np.ndarray:
+        """The inverse of `with_image_tokens`, for engines that expand placeholders by themselves: one id per image.
+        Raises ValueError where the prompt has not the image tokens that its images take."""
+        if images:
+            raise ValueError(f"the model in {self.model_config[MODEL_PATH]} reads text alone, not {len(images)} images")
+        return prompt_ids
+
     @classmethod
     def make_model_inputs(cls, model_path: str) -> ModelInputs:
         """What forward passes of the model of a directory take of rows, whatever its weights, and whether it has its
@@ -195,7 +203,7 @@ class CausalLMRLModule(WeightsFolderRLModule):
         **kwargs: Any,
     ) -> dict[str, np.ndarray]:
         """Copies of the weights by name, bfloat16 as its bits in uint16. The arguments change nothing."""
-        return get_weights(self.lm)
+        return self.network_weights()
 
     @override(TorchRLModule)
     def set_state(self, state: dict[str, np.ndarray]) -> None:
@@ -205,9 +213,11 @@ class CausalLMRLModule(WeightsFolderRLModule):
     def save_huggingface(self, directory: str | pathlib.Path, state: dict[str, np.ndarray] | None = None) -> None:
         """Writes a Hugging Face model directory: config, safetensors (of `state` where given), tokenizer; or, with an
         adapter, the PEFT directory of it, with the tokenizer."""
+        if state is None and is_sharded(self.lm):
+            state = self.network_weights()
         tensors = None if state is None else {name: array_to_tensor(array) for name, array in state.items()}
         if has_adapter(self.lm):
-            own = {name: array_to_tensor(array) for name, array in get_weights(self.lm).items()}
+            own = {name: array_to_tensor(array) for name, array in self.network_weights().items()}
             save_adapter(self.lm, directory, own if tensors is None else tensors)
         else:
             self.lm.save_pretrained(str(directory), state_dict=tensors)

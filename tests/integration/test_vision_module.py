@@ -11,8 +11,12 @@ import torch
 from ray.rllib.core import DEFAULT_MODULE_ID
 
 from rllib_gigpo.images import ImageStore
+from rllib_gigpo.learners.response_scores import micro_batch_tensors
+from rllib_gigpo.rl_modules.causal_lm_facade import CausalLMFacade, facade_spec
 from rllib_gigpo.rl_modules.causal_lm_rl_module import CausalLMRLModule, causal_lm_spec
+from rllib_gigpo.rl_modules.critic_rl_module import critic_spec
 from rllib_gigpo.rl_modules.lora import LoraSettings
+from rllib_gigpo.rl_modules.weights import check_weights
 from rllib_gigpo.rows import TokenRows
 from rllib_gigpo.vlm.vision_language_rl_module import VisionLanguageRLModule
 from tests.learner_cases import batch_of, build_learner_group, weights_of
@@ -52,8 +56,8 @@ def test_the_image_matters(module: CausalLMRLModule) -> None:
     assert changed[:4].all() and not changed[4:].any()
 
 
-@pytest.mark.parametrize("frozen", [False, True])
-def test_an_update_takes_the_gradient_of_plain_transformers(directory: Path, frozen: bool) -> None:
+@pytest.mark.parametrize(("frozen", "checkpointed"), [(False, False), (True, False), (False, True)])
+def test_an_update_takes_the_gradient_of_plain_transformers(directory: Path, frozen: bool, checkpointed: bool) -> None:
     module = causal_lm_spec(str(directory)).build()
     rows = image_rows(module)
     loss = torch.zeros(())
@@ -64,7 +68,13 @@ def test_an_update_takes_the_gradient_of_plain_transformers(directory: Path, fro
     assert expected["model.visual.patch_embed.proj.weight"].abs().max() > 1e-3
 
     # Two micro-batches, so that an image is in both of them.
-    group = build_learner_group(directory, micro_batch_tokens=160, lr=1.0, freeze_vision_tower=frozen)
+    group = build_learner_group(
+        directory,
+        micro_batch_tokens=160,
+        lr=1.0,
+        freeze_vision_tower=frozen,
+        gradient_checkpointing=checkpointed,
+    )
     before = weights_of(group)
     group.update(batch=batch_of(rows))
     for name, after in weights_of(group).items():
@@ -114,11 +124,42 @@ def test_an_adapter_learns_and_its_base_stays(directory: Path, frozen: bool) -> 
     assert float(results[0][DEFAULT_MODULE_ID]["kl_to_reference"].peek()) == pytest.approx(0.0, abs=1e-6)
 
 
+def test_values_of_a_critic_are_those_of_plain_transformers(directory: Path, module: CausalLMRLModule) -> None:
+    critic = critic_spec(causal_lm_spec(str(directory))).build()
+    with torch.no_grad():
+        critic.head.weight.copy_(torch.linspace(-1, 1, 64)[None])
+    rows = image_rows(module)
+    batch = micro_batch_tensors(rows, pad_id=module.tokenizer.pad_token_id, device="cpu")
+    with torch.no_grad():
+        values = critic.forward_train(batch)["values"]
+        # The logits of a model whose output layer is the critic's head in each of its rows are its values.
+        plain = causal_lm_spec(str(directory)).build()
+        plain.lm.lm_head.weight = torch.nn.Parameter(critic.head.weight.expand(len(module.tokenizer), -1).clone())
+        logits = plain.response_logits(plain.lm, batch)
+    torch.testing.assert_close(values, logits[:, 0], atol=2e-5, rtol=0)
+
+
+def test_the_facade_of_a_module_knows_its_weights_and_images(directory: Path, module: CausalLMRLModule) -> None:
+    facade = facade_spec(causal_lm_spec(str(directory))).build()
+    assert isinstance(facade, CausalLMFacade) and isinstance(facade, VisionLanguageRLModule)
+    assert facade.get_state() == {} and all(parameter.is_meta for parameter in facade.lm.parameters())
+    check_weights(facade.lm, module.get_state())
+    np.testing.assert_array_equal(facade.probe().token_ids, module.probe().token_ids)
+
+
 def test_rows_and_images_that_do_not_belong_together_are_an_error(module: CausalLMRLModule) -> None:
     rows = image_rows(module)
     rows.images[0] = rows.images[2]
     with pytest.raises(ValueError, match=r"row 0 of a batch has runs of \[6\] image tokens .* images take \[6, 6\]"):
         log_probs(module, rows)
+
+
+def test_an_engine_that_expands_placeholders_gets_one_per_image(module: CausalLMRLModule) -> None:
+    image = ImageStore().add(random_image())
+    ids, images = prompt_of(module, f"{FIRST}a{SECOND}", [image, image])
+    collapsed = module.with_placeholders(ids, images)
+    assert len(ids) - len(collapsed) == 10 and (collapsed == module.lm.config.image_token_id).sum() == 2
+    np.testing.assert_array_equal(module.with_image_tokens(collapsed, images), ids)
 
 
 def test_more_placeholders_than_images_are_an_error(module: CausalLMRLModule) -> None:

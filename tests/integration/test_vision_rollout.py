@@ -125,6 +125,17 @@ def test_rows_refer_to_images_and_anchors_are_their_content(module: CausalLMRLMo
     assert len(set(anchors.tolist())) < len(anchors)
 
 
+def test_a_prompt_is_what_the_chat_template_makes_of_image_and_text(module: CausalLMRLModule, directory: Path) -> None:
+    image = np.zeros((28, 56, 3), np.uint8)
+    rollout = rollout_of(
+        module, lambda: Shows({"text": "a", "image": image}), directory, prompt_template="<{{ observation }}>"
+    )
+    ids = rollout.run(plan_of(1))[0].get_extra_model_outputs(PROMPT_IDS)[0]
+    conversation = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "<a>"}]}]
+    text = module.tokenizer.apply_chat_template(conversation, add_generation_prompt=True, tokenize=False)
+    assert module.tokenizer.decode(ids) == text.replace("<|image_pad|>", "<|image_pad|><|image_pad|>")
+
+
 def test_a_template_places_the_current_image_and_those_of_earlier_turns(
     module: CausalLMRLModule, directory: Path
 ) -> None:

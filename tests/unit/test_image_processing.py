@@ -1,16 +1,14 @@
-"""Image processing of the Qwen family without torchvision: patches, token counts, placeholders, bad images."""
+"""Image processing of the Qwen family without torchvision: patches, token counts, placeholders."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 from transformers import Qwen2VLImageProcessorPil
 
-from rllib_gigpo.images import check_image
 from rllib_gigpo.vlm.image_processing import ImageProcessor, collapse_placeholders, expand_placeholders
 
 pytestmark = pytest.mark.unit
@@ -82,22 +80,6 @@ def test_a_prompt_with_more_placeholders_than_images_is_an_error() -> None:
         expand_placeholders(np.array([9, 1, 9]), [4], image_token_id=9)
     with pytest.raises(ValueError, match=r"has 3 image tokens .* take 4"):
         collapse_placeholders(np.array([9, 9, 9]), [4], image_token_id=9)
-
-
-@pytest.mark.parametrize(
-    ("image", "message"),
-    [
-        (np.zeros((8, 8, 3), np.float32), "not float32: scale it"),
-        (np.zeros((8, 8, 4), np.uint8), r"not of shape \(8, 8, 4\)"),
-        (np.zeros((8, 8), np.uint8), r"not of shape \(8, 8\)"),
-        (np.zeros((0, 8, 3), np.uint8), "at least one pixel"),
-        (np.zeros((1, 300, 3), np.uint8), "too narrow"),
-        (Image.new("RGB", (8, 8)), "not a Image"),
-    ],
-)
-def test_a_bad_image_is_one_clear_error(image: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        check_image(image)
 
 
 def test_a_directory_without_an_image_processor_is_an_error(tmp_path: Path) -> None:

@@ -2,8 +2,8 @@
 
     rllib train file tuned_examples/gigpo/ezpoints_image_tiny.py
 
-The cards are in the picture alone, the formula is in the text too. The model comes warmed up: it reads the cards, writes
-the response format, and rarely wins. Each iteration plays 8 hands 8 times each.
+The cards are in the picture alone, the formula is in the text too. The model comes warmed up: it reads the cards,
+writes the response format, and rarely wins. Each iteration plays 8 hands 8 times each.
 """
 
 from rllib_gigpo.algorithms.gigpo import GiGPOConfig
