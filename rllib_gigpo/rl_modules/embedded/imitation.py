@@ -8,7 +8,8 @@ from typing import NamedTuple, overload
 import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, Qwen2VLImageProcessorPil
 
-from rllib_gigpo.agent_formats.chat import encode_prompt
+from rllib_gigpo.agent_formats.chat import encode_prompt, encode_prompt_with_images
+from rllib_gigpo.agent_formats.image_marks import image_mark
 from rllib_gigpo.rl_modules.embedded.tokenizer import IMAGE_PAD
 from rllib_gigpo.rl_modules.embedded.warm_start import Pixels, warm_start
 
@@ -73,12 +74,9 @@ def imitate_pictures(
 
 def encode_picture_prompt(tokenizer: PreTrainedTokenizerBase, user_message: str, num_tokens: int) -> np.ndarray:
     """Token ids, int32[P], of a conversation with one picture of `num_tokens` tokens and a text after it."""
-    content = [{"type": "image"}, {"type": "text", "text": user_message}]
-    text = tokenizer.apply_chat_template(
-        [{"role": "user", "content": content}], add_generation_prompt=True, tokenize=False
-    )
-    ids = tokenizer.encode(text.replace(IMAGE_PAD, IMAGE_PAD * num_tokens), add_special_tokens=False)
-    return np.asarray(ids, np.int32)
+    ids, _ = encode_prompt_with_images(tokenizer, image_mark(0) + user_message, 1)
+    is_picture = ids == tokenizer.convert_tokens_to_ids(IMAGE_PAD)
+    return np.repeat(ids, np.where(is_picture, num_tokens, 1))
 
 
 class _Processed(Sequence[Pixels]):
