@@ -12,6 +12,7 @@ from rllib_gigpo.env_adapters.household.expert import expert_actions as househol
 from rllib_gigpo.env_adapters.search_qa.generated_questions import expert_act, generated_question
 from rllib_gigpo.env_adapters.sokoban.expert import expert_actions as sokoban_moves
 from rllib_gigpo.env_adapters.sokoban.expert import moves_to_solution
+from rllib_gigpo.env_adapters.webshop.expert import expert_action as webshop_action
 from rllib_gigpo.env_checks.player import Moment, Player
 
 MOST_HITS = 20  # with aces alone; one more is a bust
@@ -104,8 +105,15 @@ def walkthrough(player: Player, task: int, start: Moment) -> Choose:
     return one_by_one(agent_and_info(start)[1]["walkthrough"])
 
 
+def webshop(player: Player, task: int, start: Moment) -> Choose:
+    """Buys the product that the goal was made of."""
+    env: Any = player.env.unwrapped
+    return from_info(lambda info: webshop_action(env.shop, env.goal, env.catalogue))
+
+
 EXPERTS: dict[str, Expert] = {
     "ALFWorld": walkthrough,
+    "ALFWorldTiny": walkthrough,
     "Blackjack": blackjack,
     "EZPoints": formula(TARGET),
     "Household": household,
@@ -114,4 +122,5 @@ EXPERTS: dict[str, Expert] = {
     "RelayHousehold": relay_household,
     "SearchQA": search_qa,
     "Sokoban": sokoban,
+    "WebShop": webshop,
 }

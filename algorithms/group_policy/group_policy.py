@@ -45,7 +45,7 @@ from rllib_gigpo.columns import GROUP_ID
 from rllib_gigpo.connectors.credit_groups import credit_group_id
 from rllib_gigpo.connectors.token_rows import STEP_ROWS, TOKEN_ROWS
 from rllib_gigpo.env_runners.rollout_metrics import rollout_metrics
-from rllib_gigpo.env_runners.rollout_plan import GroupPlan, RolloutPlan
+from rllib_gigpo.env_runners.rollout_plan import GroupPlan, RolloutPlan, evaluation_groups
 from rllib_gigpo.env_runners.runner_answers import Rollout
 from rllib_gigpo.env_runners.runner_group import RunnerGroup
 from rllib_gigpo.env_runners.silence import SilenceWatch
@@ -146,15 +146,7 @@ class GroupPolicy(CheckpointedAlgorithm):
         evaluation_config = self.evaluation_config
         tasks = self._tasks.evaluation_panel(evaluation_config.evaluation_duration)
         plan = RolloutPlan(
-            groups=tuple(
-                GroupPlan(
-                    group_id=index,
-                    task=task,
-                    env_seed=derive_seed("evaluation", index),
-                    sampling_seed=derive_seed(self._seed, "evaluation", index),
-                )
-                for index, task in enumerate(tasks)
-            ),
+            groups=evaluation_groups(tasks, self._seed),
             group_size=1,
             min_group_size=1,
             sampling=evaluation_config.sampling_params(),
@@ -186,7 +178,11 @@ class GroupPolicy(CheckpointedAlgorithm):
         delivery = deliver_weights(
             self.learner_group,
             self._runners,
-            model_dtypes={id_: self.config.get_config_for_module(id_).model_dtype for id_ in self.config.policies},
+            model_dtypes={
+                # A learner that computes in bfloat16 proves no more than one whose weights are.
+                id_: "bfloat16" if self.config.mixed_precision else self.config.get_config_for_module(id_).model_dtype
+                for id_ in self.config.policies
+            },
             timeout_s=self.config.env_runner_restore_timeout_s,
         )
         self._log(WEIGHT_DELIVERY_RESULTS, delivery.metrics())
