@@ -71,6 +71,7 @@ _TRUE_OR_FALSE = (
     "dynamic_sampling",
     "group_baseline",
     "bootstrap_truncated",
+    "freeze_vision_tower",
     "gradient_checkpointing",
     "mixed_precision",
     "torch_compile_learner",

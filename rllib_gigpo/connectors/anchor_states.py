@@ -16,6 +16,7 @@ from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from rllib_gigpo.columns import ANCHOR_STATE, GROUP_ID
 from rllib_gigpo.connectors.credit_groups import credit_group_id
 from rllib_gigpo.connectors.similarity_grouping import Similarity, check_similarity, merge_similar_states
+from rllib_gigpo.images import StoredImage
 
 AnchorFunction = Callable[[Any, dict[str, Any]], Any]  # what it returns, `anchor_state_ids` must take
 Anchor = str | AnchorFunction  # "auto", "observation", "anchor_state" or a function
@@ -37,9 +38,10 @@ def anchor_state_ids(
     """Numbers the distinct (rollout group, state) pairs by first appearance.
 
     Args:
-        observations: T states, each a str, an integer, an ndarray (not of objects), or a mapping or sequence of these,
-            like the observations of Dict and Tuple spaces. Arrays are equal when shape, dtype and bytes are, so 0.0 and
-            −0.0 differ; the order of a mapping's keys does not matter; kinds of states never equal each other.
+        observations: T states, each a str, an integer, an ndarray (not of objects), a StoredImage, or a mapping or
+            sequence of these, like the observations of Dict and Tuple spaces. Arrays are equal when shape, dtype and
+            bytes are, so 0.0 and −0.0 differ; the order of a mapping's keys does not matter; kinds of states never
+            equal each other.
         group_ids: T group ids.
         similarity_threshold: In (0, 1]: texts of a group that are at least this similar count as one state. None: only
             equal ones.
@@ -106,6 +108,8 @@ def _state_key(state: Any, row: int) -> Hashable:
     """A dictionary key for the content of `state`. `row` is for the error message."""
     if isinstance(state, str):
         return str(state)
+    if isinstance(state, StoredImage):
+        return "image", state.key
     if isinstance(state, np.ndarray) and not state.dtype.hasobject:
         flat = np.ascontiguousarray(state).reshape(-1)  # a copy only where the array is not contiguous
         return state.shape, state.dtype.str, hashlib.blake2b(flat.view(np.uint8).data, digest_size=16).digest()
