@@ -17,8 +17,10 @@ import pytest
 from rllib_gigpo.agent_formats import check_parser
 from rllib_gigpo.columns import SERVICE_FAILURE, SERVICE_FAILURE_DETAILS
 from rllib_gigpo.env_adapters import make_env
+from rllib_gigpo.env_adapters.demonstrations import Turn
 from rllib_gigpo.env_adapters.generated_tasks import TASKS
 from rllib_gigpo.env_adapters.search_qa import SEARCH_QA, data
+from rllib_gigpo.env_adapters.search_qa.embedded_search_qa import game, spaced_response
 from rllib_gigpo.env_adapters.search_qa.generate import main as generate
 from rllib_gigpo.env_adapters.search_qa.generated_questions import (
     HOPS,
@@ -206,6 +208,24 @@ def test_evaluation_asks_about_others_than_training_does(hops: int) -> None:
     assert train.isdisjoint(evaluation) and len(evaluation) > 100
 
 
+def test_an_expert_s_demonstrations_search_for_each_name_and_then_answer() -> None:
+    for task in range(40):
+        turns, responses = game(task), []
+        turn: Turn | None = next(turns)
+        while turn is not None:
+            (action,) = turn.expert_actions
+            assert action in turn.possible_actions and action not in turn.thought
+            responses.append(spaced_response(turn.thought, action))
+            assert search_or_answer(responses[-1]).action == action
+            try:
+                turn = turns.send(action)
+            except StopIteration:
+                turn = None
+        *searches, answer = responses
+        assert len(searches) == 1 + task % 2, "as many as the question has hops"
+        assert all("<search> " in search for search in searches) and "<answer> " in answer
+
+
 def test_worlds_differ_by_seed_and_have_sense() -> None:
     assert world() == world(seed=0) and world(seed=1) != world()
     made_up = world(seed=1, num_people=MOST_PEOPLE)
@@ -373,13 +393,14 @@ def test_the_extra_is_named_where_it_is_missing() -> None:
 
 
 def test_the_question_is_shown_once_and_last() -> None:
-    from rllib_gigpo.agent_formats import PromptTemplate, Turn
+    from rllib_gigpo.agent_formats import PromptTemplate
+    from rllib_gigpo.agent_formats import Turn as EarlierTurn
 
     template = PromptTemplate(SEARCH_QA.agent_format.prompt_template)
     first = template.render(observation="Where?", history=[], step=0, task="Where?")
     later = template.render(
         observation="info 2",
-        history=[Turn("Where?", "<search>a</search>"), Turn("info 1", "")],
+        history=[EarlierTurn("Where?", "<search>a</search>"), EarlierTurn("info 1", "")],
         step=2,
         task="Where?",
     )
