@@ -11,7 +11,7 @@ from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
 from rllib_gigpo.columns import ENDING, ENTERED_AT, GROUP_ID, TASK, TASK_ID
 from rllib_gigpo.env_runners.panel_hash import panel_hash
-from rllib_gigpo.env_runners.trajectories import by_trajectory, env_steps, total_return, won
+from rllib_gigpo.env_runners.trajectories import by_trajectory, env_steps, score, total_return, won
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,8 @@ class EvaluationPanel:
     """Outcomes of one evaluation.
 
     Attributes:
-        outcomes: One per task that was played to its end: task, task_id, won, return, length, ending.
+        outcomes: One per task that was played to its end: task, task_id, won, return, length, ending,
+            and score where the environment tells one.
         size: Tasks on the panel, failed ones included.
         hash: Equal for two evaluations of the same tasks of the same environment that start from the same observations.
     """
@@ -63,10 +64,12 @@ def _first_observation(trajectory: Sequence[SingleAgentEpisode]) -> Any:
 
 def _outcome(trajectory: Sequence[SingleAgentEpisode]) -> dict[str, Any]:
     start, last = trajectory[0].get_infos(0), trajectory[0].get_infos(-1)
+    scored = score(trajectory)
     return {
         "task": start[TASK],
         "task_id": start.get(TASK_ID),
         "won": won(trajectory),
+        **({} if scored is None else {"score": scored}),
         "return": total_return(trajectory),
         "length": env_steps(trajectory),
         "ending": last[ENDING],

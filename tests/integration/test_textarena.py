@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import random
 from typing import Any
 
@@ -13,11 +12,9 @@ from rllib_gigpo.agent_formats import ParsedResponse
 from rllib_gigpo.env_adapters import make_env
 from rllib_gigpo.env_adapters.multi_agent.global_random import GlobalRandomState
 from rllib_gigpo.env_adapters.multi_agent.verbatim_action import verbatim_action
+from tests.textarena_cases import IS_INSTALLED, needs_textarena
 
 pytestmark = pytest.mark.integration
-
-IS_INSTALLED = importlib.util.find_spec("textarena") is not None
-needs_textarena = pytest.mark.skipif(not IS_INSTALLED, reason="textarena is an extra that is not installed")
 
 
 @pytest.mark.skipif(IS_INSTALLED, reason="textarena is installed")
