@@ -12,6 +12,7 @@ import ray
 
 from rllib_gigpo.algorithms.ppo import PPOConfig
 from rllib_gigpo.cli.config_file import load_config_file
+from rllib_gigpo.env_adapters import embedded_model_path
 from tests.alfworld_cases import needs_alfworld
 
 pytestmark = pytest.mark.integration
