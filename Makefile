@@ -1,6 +1,7 @@
 # make train   set up, then train GiGPO on EZPoints on the CPU; ENGINE=vllm samples with vLLM
 # make test    set up, lint, all tests
 # make lint    set up, then ruff, mypy and import-linter
+# make docs    set up, then docs/ as a site in site/
 # make curves  set up, then the learning curves of docs/results.md: hours on the CPU; takes up where it was stopped
 # make soak    set up, then a thousand episodes and more of every environment, written to docs/soak.md
 # make venv    set up only: .venv with everything but ALFWorld and vLLM
@@ -20,7 +21,7 @@ BIN := .venv/bin
 STAMP := .venv/.set-up
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: train test lint curves soak venv alfworld vllm smollm2 clean
+.PHONY: train test lint docs curves soak venv alfworld vllm smollm2 clean
 .DELETE_ON_ERROR:
 
 train: venv $(filter vllm,$(ENGINE))
@@ -35,12 +36,16 @@ lint: venv
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+docs: venv
+	$(BIN)/python -m mkdocs build --strict
+
 curves: venv
 	$(BIN)/python benchmarks/learning_curves.py run --jobs $(JOBS)
 	$(BIN)/python benchmarks/learning_curves.py report
 
 soak: alfworld
 	$(BIN)/python benchmarks/soak.py
+	RLLIB_GIGPO_ALL_EXAMPLES=1 $(BIN)/python -m pytest tests/integration/test_smoke.py
 
 venv: $(STAMP)
 

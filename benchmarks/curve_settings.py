@@ -178,6 +178,13 @@ SUITES = {
         env_config={"min_solution_length": 4, "max_solution_length": 6, "max_steps": 8},
         stages=(_crossed(("token",), 1.0),),
     ),
+    # On ALFWorld's own engine, which the extra `alfworld` installs.
+    "alfworld": Suite(
+        "ALFWorldTiny",
+        iterations=30,
+        training={**_SHARED, "groups_per_iteration": 8, "num_minibatches": 2, "lr": 5e-4},
+        stages=((Variant("GiGPO", "token", 1.0),), (Variant("GRPO", "token", 1.0),)),
+    ),
 }
 
 

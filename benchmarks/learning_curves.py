@@ -84,7 +84,7 @@ def report(
 def one(run_id: str, rows_file: Path, iterations: Iterations = None) -> None:
     """Trains one run in this process and writes its rows to a CSV file."""
     planned = planned_run(run_id)
-    with rows_file.open("w", newline="") as file:
+    with rows_file.open("w", newline="", buffering=1) as file:  # by the line: to be looked at meanwhile
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()
         writer.writerows(_train(planned, iterations or SUITES[planned.suite].iterations))

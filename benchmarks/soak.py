@@ -40,7 +40,7 @@ def soak_alfworld(what: str, **options: Any) -> list[CheckResult]:
 PARTS: Mapping[str, Callable[[], list[CheckResult]]] = {
     **{
         name: partial(soak_environment, name, episodes=EPISODES)
-        for name in sorted(EXPERTS, key=lambda n: (n == "ALFWorld", n))
+        for name in sorted(EXPERTS, key=lambda n: (n.startswith("ALFWorld"), n))
     },
     "ALFWorld-splits": partial(soak_alfworld, "splits", games=2),
     "ALFWorld-workers": partial(soak_alfworld, "in_workers", episodes=200),

@@ -22,7 +22,7 @@ WARM_UP = 0.1  # of the episodes: they fill caches and the allocator
 # not.
 MOST_GROWTH_MB = 4.0
 # What an expert needs to see.
-EXPERT_OPTIONS: dict[str, dict[str, Any]] = {"ALFWorld": {"walkthrough": True}}
+EXPERT_OPTIONS: dict[str, dict[str, Any]] = {name: {"walkthrough": True} for name in ("ALFWorld", "ALFWorldTiny")}
 
 
 def soak_environment(name: str, *, episodes: int) -> list[CheckResult]:

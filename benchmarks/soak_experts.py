@@ -9,8 +9,10 @@ from rllib_gigpo.env_adapters.gym_cards.hands import TARGET
 from rllib_gigpo.env_adapters.gym_cards.points24 import Points24
 from rllib_gigpo.env_adapters.gym_cards.solver import solution
 from rllib_gigpo.env_adapters.household.expert import expert_actions as household_actions
+from rllib_gigpo.env_adapters.search_qa.generated_questions import expert_act, generated_question
 from rllib_gigpo.env_adapters.sokoban.expert import expert_actions as sokoban_moves
 from rllib_gigpo.env_adapters.sokoban.expert import moves_to_solution
+from rllib_gigpo.env_adapters.webshop.expert import expert_action as webshop_action
 from rllib_gigpo.env_checks.player import Moment, Player
 
 MOST_HITS = 20  # with aces alone; one more is a bust
@@ -83,6 +85,11 @@ def household(player: Player, task: int, start: Moment) -> Choose:
     return from_info(lambda info: household_actions(env.room)[0])
 
 
+def search_qa(player: Player, task: int, start: Moment) -> Choose:
+    question = generated_question(agent_and_info(start)[1]["task_description"], hops=1)
+    return one_by_one(expert_act(question, step) for step in range(len(question.names) + 1))
+
+
 def relay_household(player: Player, task: int, start: Moment) -> Choose:
     env: Any = player.env.unwrapped
 
@@ -98,13 +105,22 @@ def walkthrough(player: Player, task: int, start: Moment) -> Choose:
     return one_by_one(agent_and_info(start)[1]["walkthrough"])
 
 
+def webshop(player: Player, task: int, start: Moment) -> Choose:
+    """Buys the product that the goal was made of."""
+    env: Any = player.env.unwrapped
+    return from_info(lambda info: webshop_action(env.shop, env.goal, env.catalogue))
+
+
 EXPERTS: dict[str, Expert] = {
     "ALFWorld": walkthrough,
+    "ALFWorldTiny": walkthrough,
     "Blackjack": blackjack,
     "EZPoints": formula(TARGET),
     "Household": household,
     "NumberLine": number_line,
     "Points24": formula(Points24.target),
     "RelayHousehold": relay_household,
+    "SearchQA": search_qa,
     "Sokoban": sokoban,
+    "WebShop": webshop,
 }

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rllib_gigpo.agent_formats import AgentFormat, PromptTemplate
+from rllib_gigpo.agent_formats import Turn as EarlierTurn
 from rllib_gigpo.env_adapters.generated_tasks import TASKS
 
 
@@ -23,6 +24,7 @@ class Turn(NamedTuple):
         situation: How things stand, for `most_per_situation` of `demonstrations`.
         expert_actions: What an expert does here; several where it cannot know better.
         possible_actions: Everything that can be done here.
+        history: The earlier turns, where the prompt shows them.
     """
 
     observation: str
@@ -32,10 +34,18 @@ class Turn(NamedTuple):
     situation: Hashable
     expert_actions: Sequence[str]
     possible_actions: Sequence[str]
+    history: Sequence[EarlierTurn] = ()
 
 
 # From a task number to a game: a generator of turns that is sent the action for each.
 Game = Callable[[int], Generator[Turn, str, None]]
+# From a thought and an action to the response that holds both.
+Response = Callable[[str, str], str]
+
+
+def think_action_response(thought: str, action: str) -> str:
+    """As the parser `think_action` reads it."""
+    return f"<think>{thought}</think><action>{action}</action>"
 
 
 def demonstrations(
@@ -46,6 +56,7 @@ def demonstrations(
     played_by_expert: float,
     shown_by_expert: float | None = None,
     most_per_situation: int | None = None,
+    response: Response = think_action_response,
     seed: int,
 ) -> Iterator[tuple[str, str]]:
     """User message and response of every turn of `episodes` games.
@@ -74,12 +85,12 @@ def demonstrations(
             if most_per_situation is None or times[turn.situation] <= most_per_situation:
                 user_message = prompt.render(
                     observation=turn.observation,
-                    history=(),
+                    history=turn.history,
                     step=turn.step,
                     task=turn.task,
                     admissible_actions=turn.possible_actions,
                 )
-                yield user_message, f"<think>{turn.thought}</think><action>{shown}</action>"
+                yield user_message, response(turn.thought, shown)
             try:
                 turn = turns.send(played)
             except StopIteration:

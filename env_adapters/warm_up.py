@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rllib_gigpo.agent_formats import AgentFormat
-from rllib_gigpo.env_adapters.demonstrations import Game, demonstrations
+from rllib_gigpo.env_adapters.demonstrations import Game, Response, demonstrations, think_action_response
 from rllib_gigpo.rl_modules.embedded import build_causal_lm, build_tokenizer, imitate, save_model, transplant
 
 
@@ -23,9 +23,12 @@ class WarmUp:
         reading_steps, reading_learning_rate: Of the first part, on the expert's actions.
         weak_expert_probability: With which an action of the second part's player is an expert's.
         weak_steps, weak_learning_rate: Of the second part.
-        episodes: Games played for each part.
+        episodes, weak_episodes: Games played for each part.
         rows_per_situation: How many turns of the first part's games may be in one situation.
+        response: How a response is written.
+        tags: Strings of that grammar, each a token of its own.
         donor: Directory of the embedded model whose weights it begins with; None for random ones.
+        vocab_size: Most tokens that the tokenizer may have.
         seed: Of games, initial weights and batches.
     """
 
@@ -35,8 +38,12 @@ class WarmUp:
     weak_steps: int
     weak_learning_rate: float
     episodes: int = 3000
+    weak_episodes: int = 3000
     rows_per_situation: int = 4000
+    response: Response = think_action_response
+    tags: tuple[str, ...] = ("<think>", "</think>", "<action>", "</action>")
     donor: Path | None = None
+    vocab_size: int = 640
     seed: int = 0
 
 
@@ -50,6 +57,7 @@ def build(directory: Path, game: Game, agent_format: AgentFormat, warm_up: WarmU
             played_by_expert=0.5,
             shown_by_expert=1.0,
             most_per_situation=warm_up.rows_per_situation,
+            response=warm_up.response,
             seed=warm_up.seed,
         )
     )
@@ -57,12 +65,15 @@ def build(directory: Path, game: Game, agent_format: AgentFormat, warm_up: WarmU
         demonstrations(
             game,
             agent_format,
-            episodes=warm_up.episodes,
+            episodes=warm_up.weak_episodes,
             played_by_expert=warm_up.weak_expert_probability,
+            response=warm_up.response,
             seed=warm_up.seed + 1,
         )
     )
-    tokenizer = build_tokenizer([text for row in weak for text in row])
+    tokenizer = build_tokenizer(
+        [text for row in weak for text in row], vocab_size=warm_up.vocab_size, tags=warm_up.tags
+    )
     if warm_up.donor is None:
         model = build_causal_lm(tokenizer, seed=warm_up.seed)
     else:

@@ -13,9 +13,12 @@ MEMBER = "member"  # int, infos[0]: index of the trajectory in its rollout group
 TASK = "task"  # infos[0]: what `reset(options={"task": ...})` received
 TASK_ID = "task_id"  # infos[0]: the environment's own name for the task, where it has one
 WON = "won"  # bool, every info
+SCORE = "score"  # float from 0 to 1, last info: how well it was done, where an environment knows more than `won`
 IS_ACTION_VALID = "is_action_valid"  # bool, infos[t + 1]
 INVALID_REASON = "invalid_reason"  # str, infos[t + 1], present where the action is invalid
 ANCHOR_STATE = "anchor_state"  # str | ndarray, any info: a better state key than the observation
+SERVICE_FAILURE = "service_failure"  # str, last info: why a service that the environment needs has failed it
+SERVICE_FAILURE_DETAILS = "service_failure_details"  # str, beside that: the whole story
 ADMISSIBLE_ACTIONS = "admissible_actions"  # list[str], any info
 ENDING = "ending"  # str, last info: see rllib_gigpo.env_runners.endings
 

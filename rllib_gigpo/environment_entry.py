@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pkgutil
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +21,18 @@ class EnvironmentEntry:
         entry_point: "module:Class" of a `gymnasium.Env`; imported by `load`, not before.
         agent_format: How its observations become prompts and responses actions; a config can replace it.
         embedded_model: Directory of a tiny model that comes with the environment, or None.
+        small_env_config: Keyword arguments of the class with which `rllib train --smoke` tries things out: few steps,
+            little data, nothing that has to be downloaded.
+        machine_check: "module:function" of what `rllib doctor` asks about the environment's packages and data, a
+            function without arguments to an iterable of `CheckResult`; "" where there is nothing to ask.
     """
 
     name: str
     entry_point: str
     agent_format: AgentFormat
     embedded_model: Path | None = None
+    small_env_config: Mapping[str, Any] = field(default_factory=dict)
+    machine_check: str = ""
 
     def __post_init__(self) -> None:
         module, _, attribute = self.entry_point.partition(":")

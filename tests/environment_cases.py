@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
 import sys
 import warnings
@@ -61,7 +62,11 @@ def fingerprints_in_other_processes(expression: str, imports: str) -> set[str]:
     return {
         subprocess.run(
             [sys.executable, "-c", f"{imports}\nprint({expression})"],
-            env={"PYTHONHASHSEED": salt, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+            env={
+                "PYTHONHASHSEED": salt,
+                "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+                "OMP_NUM_THREADS": "1",
+            },
             capture_output=True,
             text=True,
             check=True,

@@ -12,6 +12,7 @@ from ray.rllib.core.learner.learner_group import LearnerGroup
 
 from rllib_gigpo.learners.actor_critic_torch_learner import ActorCriticTorchLearner
 from rllib_gigpo.learners.group_policy_torch_learner import GroupPolicyTorchLearner
+from rllib_gigpo.learners.sharded_learner_group import ShardedLearnerGroup
 from rllib_gigpo.rl_modules.causal_lm_rl_module import causal_lm_spec
 from rllib_gigpo.rl_modules.critic_rl_module import critic_id, critic_spec
 from rllib_gigpo.rl_modules.lora import LoraSettings
@@ -39,6 +40,8 @@ _SETTINGS: dict[str, Any] = {
     "weight_decay": 0.0,
     "grad_clip": None,
     "seed": 0,
+    "sharding": None,
+    "mixed_precision": False,
     "lr": 0.1,
 }
 
@@ -71,7 +74,8 @@ def build_learner_group(
     spec = policy.as_multi_rl_module_spec()
     if critic:
         spec.add_modules({critic_id(DEFAULT_MODULE_ID): critic_spec(policy)})
-    return config.build_learner_group(rl_module_spec=spec)
+    group_class = LearnerGroup if config.sharding is None else ShardedLearnerGroup
+    return group_class(config=config, module_spec=spec)
 
 
 def random_rows(count: int, *, seed: int = 0, vocabulary: int = 259) -> TokenRows:

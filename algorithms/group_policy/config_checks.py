@@ -15,6 +15,7 @@ from rllib_gigpo.agent_formats import check_parser
 from rllib_gigpo.algorithms.group_policy.compile_checks import check_compile
 from rllib_gigpo.algorithms.group_policy.engine_checks import check_engine
 from rllib_gigpo.algorithms.group_policy.env_worker_checks import check_env_workers
+from rllib_gigpo.algorithms.group_policy.sharding_checks import check_sharding
 from rllib_gigpo.algorithms.group_policy.value_checks import check_dictionary, check_value_types
 from rllib_gigpo.environments import check_environment
 from rllib_gigpo.rl_modules.lora import check_lora_targets
@@ -48,6 +49,7 @@ _CHOICES = {
     "kl_estimator": ("k1", "k2", "k3"),
     "kl_in": ("loss", "reward"),
     "optimizer": ("adamw", "sgd"),
+    "sharding": (None, "fsdp"),
 }
 _NOT_NEGATIVE = ("advantage_std_floor", "invalid_action_penalty", "entropy_coeff", "weight_decay")
 
@@ -81,6 +83,12 @@ def check_types(config: Any) -> Iterator[str]:
     """Yields a message for each value of a GroupPolicyConfig that RLlib's own checks should not meet."""
     if config.model_dtype == "float16":
         yield "model_dtype='float16' can sample but not be trained; choose 'bfloat16', or 'float32'."
+    if config.engine == "openai":
+        yield (
+            "engine='openai' has no weights to train; choose 'hf' or 'vllm'. `rllib evaluate --agent` evaluates models "
+            "behind OpenAI-compatible servers."
+        )
+        return
     for key, choices in _CHOICES.items():
         if getattr(config, key) not in choices:
             yield f"{key}={getattr(config, key)!r} is unknown; choose one of {', '.join(map(repr, choices))}."
@@ -111,6 +119,7 @@ def check_values(config: Any) -> Iterator[str]:
     yield from check_model(config)
     yield from check_engine(config)
     yield from check_compile(config)
+    yield from check_sharding(config)
     yield from _check_evaluation(config)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +10,8 @@ from typing import Any
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
 from rllib_gigpo.columns import ENDING, ENTERED_AT, GROUP_ID, TASK, TASK_ID
-from rllib_gigpo.env_runners.trajectories import by_trajectory, env_steps, total_return, won
+from rllib_gigpo.env_runners.panel_hash import panel_hash
+from rllib_gigpo.env_runners.trajectories import by_trajectory, env_steps, score, total_return, won
 
 
 @dataclass(frozen=True)
@@ -20,7 +19,8 @@ class EvaluationPanel:
     """Outcomes of one evaluation.
 
     Attributes:
-        outcomes: One per task that was played to its end: task, task_id, won, return, length, ending.
+        outcomes: One per task that was played to its end: task, task_id, won, return, length, ending,
+            and score where the environment tells one.
         size: Tasks on the panel, failed ones included.
         hash: Equal for two evaluations of the same tasks of the same environment that start from the same observations.
     """
@@ -36,9 +36,8 @@ class EvaluationPanel:
         """The panel of `tasks` and the episodes of the trajectories, one a task, that were played on it."""
         trajectories = by_trajectory(episodes)
         first_observations = {t[0].get_infos(0)[GROUP_ID]: _first_observation(t) for t in trajectories}
-        content = [env, dict(env_config), list(tasks), [first_observations.get(i) for i in range(len(tasks))]]
-        digest = hashlib.blake2b(json.dumps(content, default=repr, sort_keys=True).encode(), digest_size=8)
-        return cls([_outcome(trajectory) for trajectory in trajectories], len(tasks), digest.hexdigest())
+        digest = panel_hash(env, env_config, tasks, [first_observations.get(i) for i in range(len(tasks))])
+        return cls([_outcome(trajectory) for trajectory in trajectories], len(tasks), digest)
 
     def metrics(self) -> dict[str, Any]:
         """panel_size, panel_hash, and success_rate with its binomial standard error, over all tasks of the panel: one
@@ -65,10 +64,12 @@ def _first_observation(trajectory: Sequence[SingleAgentEpisode]) -> Any:
 
 def _outcome(trajectory: Sequence[SingleAgentEpisode]) -> dict[str, Any]:
     start, last = trajectory[0].get_infos(0), trajectory[0].get_infos(-1)
+    scored = score(trajectory)
     return {
         "task": start[TASK],
         "task_id": start.get(TASK_ID),
         "won": won(trajectory),
+        **({} if scored is None else {"score": scored}),
         "return": total_return(trajectory),
         "length": env_steps(trajectory),
         "ending": last[ENDING],

@@ -45,7 +45,7 @@ from rllib_gigpo.columns import GROUP_ID
 from rllib_gigpo.connectors.credit_groups import credit_group_id
 from rllib_gigpo.connectors.token_rows import STEP_ROWS, TOKEN_ROWS
 from rllib_gigpo.env_runners.rollout_metrics import rollout_metrics
-from rllib_gigpo.env_runners.rollout_plan import GroupPlan, RolloutPlan
+from rllib_gigpo.env_runners.rollout_plan import GroupPlan, RolloutPlan, evaluation_groups
 from rllib_gigpo.env_runners.runner_answers import Rollout
 from rllib_gigpo.env_runners.runner_group import RunnerGroup
 from rllib_gigpo.env_runners.silence import SilenceWatch
@@ -109,6 +109,7 @@ class GroupPolicy(CheckpointedAlgorithm):
         self._group_connector = self.config.build_group_connector()
         self._silence = SilenceWatch(self.config.policies, self.config.may_learn)
         self._last_panel: EvaluationPanel | None = None
+        self._any_finished = False  # whether any trajectory of this process's rollouts has
         self.recorder = TrajectoryRecorder(
             Path(self.logdir) / RECORDS_FOLDER,
             num_groups=self.config.recorded_groups,
@@ -145,23 +146,15 @@ class GroupPolicy(CheckpointedAlgorithm):
         evaluation_config = self.evaluation_config
         tasks = self._tasks.evaluation_panel(evaluation_config.evaluation_duration)
         plan = RolloutPlan(
-            groups=tuple(
-                GroupPlan(
-                    group_id=index,
-                    task=task,
-                    env_seed=derive_seed("evaluation", index),
-                    sampling_seed=derive_seed(self._seed, "evaluation", index),
-                )
-                for index, task in enumerate(tasks)
-            ),
+            groups=evaluation_groups(tasks, self._seed),
             group_size=1,
             min_group_size=1,
             sampling=evaluation_config.sampling_params(),
             explore=False,
         )
         self.restore_env_runners(self.env_runner_group)
-        rollout = self._runners.roll_out(plan)
-        rollout.check_any_finished(len(plan.groups))
+        rollout = self._roll_out(plan)
+        rollout.check_any_finished(len(plan.groups), services_worked=self._any_finished)
         self._last_panel = EvaluationPanel.from_episodes(
             rollout.episodes, tasks, env=str(self.config.env), env_config=self.config.env_config
         )
@@ -185,7 +178,11 @@ class GroupPolicy(CheckpointedAlgorithm):
         delivery = deliver_weights(
             self.learner_group,
             self._runners,
-            model_dtypes={id_: self.config.get_config_for_module(id_).model_dtype for id_ in self.config.policies},
+            model_dtypes={
+                # A learner that computes in bfloat16 proves no more than one whose weights are.
+                id_: "bfloat16" if self.config.mixed_precision else self.config.get_config_for_module(id_).model_dtype
+                for id_ in self.config.policies
+            },
             timeout_s=self.config.env_runner_restore_timeout_s,
         )
         self._log(WEIGHT_DELIVERY_RESULTS, delivery.metrics())
@@ -224,16 +221,22 @@ class GroupPolicy(CheckpointedAlgorithm):
         )
 
     def _sample(self, plan: RolloutPlan) -> list[SingleAgentEpisode]:
-        rollout = self._runners.roll_out(plan)
-        rollout.check_any_finished(len(plan.groups) * plan.group_size)
+        rollout = self._roll_out(plan)
+        rollout.check_any_finished(len(plan.groups) * plan.group_size, services_worked=self._any_finished)
         self._log_rollout(rollout)
         return rollout.episodes
+
+    def _roll_out(self, plan: RolloutPlan) -> Rollout:
+        rollout = self._runners.roll_out(plan)
+        self._any_finished |= bool(rollout.episodes)
+        return rollout
 
     def _sample_full(self) -> list[SingleAgentEpisode]:
         """Dynamic sampling: as many groups with a signal as an iteration takes, or what the last round leaves."""
         sample = sample_until_full(
-            lambda num_groups: self._runners.roll_out(self._next_plan(num_groups)),
+            lambda num_groups: self._roll_out(self._next_plan(num_groups)),
             self._groups_with_signal,
+            services_worked=lambda: self._any_finished,
             num_groups=self.config.groups_per_iteration,
             group_size=self.config.group_size,
             max_rounds=self.config.max_sampling_rounds,

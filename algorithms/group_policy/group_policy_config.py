@@ -27,6 +27,7 @@ from rllib_gigpo.rl_modules.lora import LoraSettings
 
 if TYPE_CHECKING:
     from ray.rllib.core.learner.learner import Learner
+    from ray.rllib.core.learner.learner_group import LearnerGroup
 
 
 class GroupPolicyConfig(LanguageAgentConfig):
@@ -265,6 +266,19 @@ class GroupPolicyConfig(LanguageAgentConfig):
         from rllib_gigpo.learners.group_policy_torch_learner import GroupPolicyTorchLearner
 
         return GroupPolicyTorchLearner
+
+    @override(AlgorithmConfig)
+    def build_learner_group(
+        self, *, env: Any = None, spaces: Any = None, rl_module_spec: Any = None, placement_group: Any = None
+    ) -> LearnerGroup:
+        if self.sharding is None:
+            return super().build_learner_group(
+                env=env, spaces=spaces, rl_module_spec=rl_module_spec, placement_group=placement_group
+            )
+        from rllib_gigpo.learners.sharded_learner_group import ShardedLearnerGroup
+
+        spec = rl_module_spec or self.get_multi_rl_module_spec(env=env, spaces=spaces)
+        return ShardedLearnerGroup(config=self.copy(), module_spec=spec, placement_group=placement_group)
 
     def build_group_connector(self) -> ConnectorV2:
         """Connectors from whole rollout groups to step and token rows: the user's pieces, then the built-in ones."""

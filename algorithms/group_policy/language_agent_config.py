@@ -64,6 +64,9 @@ class LanguageAgentConfig(AlgorithmConfig):
         self.env_worker_max_episodes: int | None = None
         self.max_trajectory_steps: int | None = None
         self.max_trajectory_tokens: int | None = None
+        # learners()
+        self.sharding: Literal["fsdp"] | None = None
+        self.mixed_precision = False
         # reporting()
         self.recorded_groups = 2
         # environment() and evaluation()
@@ -217,6 +220,22 @@ class LanguageAgentConfig(AlgorithmConfig):
         check_keyword_arguments("evaluation", super().evaluation, kwargs, LanguageAgentConfig.evaluation)
         super().evaluation(**kwargs)
         return self._set(evaluation_tasks=evaluation_tasks)
+
+    @override(AlgorithmConfig)
+    def learners(
+        self, *, sharding: str | None = NotProvided, mixed_precision: bool = NotProvided, **kwargs: Any
+    ) -> Self:
+        """Sets who updates the model.
+
+        Args:
+            sharding: "fsdp" spreads weights, gradients and optimizer state over the learners (FSDP2). None: every
+                learner has all of them (DDP).
+            mixed_precision: Sharded models compute in bfloat16; weights and optimizer stay as `model_dtype` says.
+            kwargs: RLlib's own: `num_learners`, `num_gpus_per_learner` and others.
+        """
+        check_keyword_arguments("learners", super().learners, kwargs, LanguageAgentConfig.learners)
+        super().learners(**kwargs)
+        return self._set(sharding=sharding, mixed_precision=mixed_precision)
 
     @override(AlgorithmConfig)
     def reporting(self, *, recorded_groups: int = NotProvided, **kwargs: Any) -> Self:

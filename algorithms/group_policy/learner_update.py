@@ -9,8 +9,8 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.learner.learner_group import LearnerGroup
 from ray.rllib.utils.typing import ResultDict
 
-from rllib_gigpo.algorithms.group_policy.learner_calls import call_remote_learners
 from rllib_gigpo.algorithms.group_policy.sharding import shard_rows
+from rllib_gigpo.learners.learner_calls import call_remote_learners
 from rllib_gigpo.rows import TokenRowBatch, TokenRows
 
 

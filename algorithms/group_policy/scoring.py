@@ -14,8 +14,8 @@ import ray
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.learner.learner_group import LearnerGroup
 
-from rllib_gigpo.algorithms.group_policy.learner_calls import call_remote_learners
 from rllib_gigpo.algorithms.group_policy.sharding import shard_indices
+from rllib_gigpo.learners.learner_calls import call_remote_learners
 from rllib_gigpo.rows import TokenRowBatch, TokenRows, packed_indices
 
 # Columns of TokenRows that learners can compute.

@@ -72,6 +72,7 @@ _TRUE_OR_FALSE = (
     "group_baseline",
     "bootstrap_truncated",
     "gradient_checkpointing",
+    "mixed_precision",
     "torch_compile_learner",
 )
 _RESOURCES = (

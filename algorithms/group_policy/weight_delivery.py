@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ from ray.rllib.core.learner.learner_group import LearnerGroup
 from rllib_gigpo.env_runners.runner_answers import RunnerFailure, ServedWeights
 from rllib_gigpo.env_runners.runner_group import RunnerGroup
 from rllib_gigpo.inference.weights_probe import PROBE_TOLERANCE, probe_gap
+from rllib_gigpo.learners.sharded_learner_group import ShardedLearnerGroup
 
 logger = logging.getLogger(__name__)
 
@@ -148,7 +150,10 @@ def pack_weights(
             probe_logp=logp,
         )
 
-    for result in learner_group.foreach_learner(pack, remote_actor_ids=[0]):
+    is_sharded = isinstance(learner_group, ShardedLearnerGroup)
+    with learner_group.gathered(with_optimizers=False) if is_sharded else nullcontext():
+        results = learner_group.foreach_learner(pack, remote_actor_ids=[0])
+    for result in results:
         if result.ok:
             return result.get()
         raise RuntimeError(f"the first learner could not give its weights: {result.get()}") from result.get()

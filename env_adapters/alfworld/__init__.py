@@ -6,6 +6,8 @@ a game is made.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from rllib_gigpo.agent_formats import AgentFormat
 from rllib_gigpo.environment_entry import EnvironmentEntry
 
@@ -47,4 +49,29 @@ ALFWORLD = EnvironmentEntry(
     name="ALFWorld",
     entry_point="rllib_gigpo.env_adapters.alfworld.alfworld_env:ALFWorld",
     agent_format=AgentFormat(prompt_template=ALFWORLD_PROMPT, history_length=2),
+    small_env_config={"data": "", "num_receptacles": 4, "num_objects": 2, "max_steps": 4},
+    machine_check="rllib_gigpo.env_adapters.alfworld.machine_check:check_machine",
+)
+
+# Commands that tell nothing new in a room this small, and are not listed in its prompt.
+COMMANDS_LEFT_OUT = ("help", "inventory", "look")
+
+# Without what the game has just said, unless history is asked for: the commands tell what is held, what lies here and
+# where the agent stands. The task comes last, at a constant distance from where the answer begins, whence a tiny model
+# can copy. It also knows how to answer.
+ALFWORLD_TINY_PROMPT = f"""\
+{{% if history %}}
+{{% for turn in history %}}
+{{{{ turn.observation }}}} > {{{{ turn.action }}}}
+{{% endfor %}}
+{{{{ observation }}}}
+{{% endif %}}
+{{{{ admissible_actions | reject("in", {COMMANDS_LEFT_OUT}) | join("; ") }}}}
+Task: {{{{ task }}}}."""
+
+ALFWORLD_TINY = EnvironmentEntry(
+    name="ALFWorldTiny",
+    entry_point="rllib_gigpo.env_adapters.alfworld.tiny:ALFWorldTiny",
+    agent_format=AgentFormat(prompt_template=ALFWORLD_TINY_PROMPT),
+    embedded_model=Path(__file__).parent / "embedded_models" / "alfworld_tiny",
 )

@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from rllib_gigpo.env_adapters.alfworld.fast_textworld import fast_textworld
+from rllib_gigpo.env_adapters.alfworld.fast_textworld import fast_textworld, forget_facts
 from rllib_gigpo.env_adapters.alfworld.games import BrokenGameError, Game
 from rllib_gigpo.env_adapters.alfworld.packages import packages
 
@@ -52,6 +52,7 @@ class Engine:
             try:
                 if self._game != game:
                     self._game = None
+                    forget_facts(self._packages)
                     self._env.load(dict(game.read()))
                     self._game = game
                 return self._env.reset()

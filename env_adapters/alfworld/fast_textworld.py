@@ -16,8 +16,10 @@ from typing import Any, NamedTuple
 from rllib_gigpo.env_adapters.alfworld.packages import Packages
 
 # A game brings a few texts of its own, its task above all; a runner plays a few games at a time.
-_TEXTS = 4096
+_TEXTS = 256
 _GAMES = 32
+# Facts and variables that TextWorld may keep: a game has a few hundred.
+_FACTS = 10_000
 
 
 class _Replacement(NamedTuple):
@@ -42,6 +44,16 @@ def fast_textworld(packages: Packages) -> Iterator[None]:
         for parser in (packages.textgen._PARSER, packages.pddl.pddl_logic._PARSER, packages.logic._PARSER):
             # It keeps the last exception of its backtracking, and so every frame below and all that lives in them.
             parser._furthest_exception = None
+
+
+def forget_facts(packages: Packages) -> None:
+    """Empties TextWorld's store of facts and variables if it is large.
+
+    It would hold those of all games that a process has ever played, 160 KiB a game. Facts compare by value, so games in
+    progress go on with those that they have.
+    """
+    if len(packages.mementos._memento_cache) > _FACTS:
+        packages.mementos._memento_cache.clear()
 
 
 def _put(replacements: list[_Replacement]) -> None:

@@ -22,6 +22,7 @@ class Packages(NamedTuple):
     textgen: Any  # textworld.envs.pddl.textgen: the grammar of the texts
     logic: Any  # textworld.logic
     fast_downward: Any
+    mementos: Any  # mementos.core: keeps the facts of TextWorld's games
     alfred_tw_env: ModuleType  # AlfredDemangler
     goal_library: ModuleType  # goals and task descriptions of the task types
     constants: ModuleType  # what can lie where, what can be heated
@@ -47,6 +48,7 @@ def _packages() -> Packages:
     try:
         import alfworld.info
         import fast_downward
+        import mementos.core
         import textworld.envs.pddl.pddl
         import textworld.envs.pddl.textgen
         import textworld.logic
@@ -70,6 +72,7 @@ def _packages() -> Packages:
         textgen=textworld.envs.pddl.textgen,
         logic=textworld.logic,
         fast_downward=fast_downward,
+        mementos=mementos.core,
         alfred_tw_env=alfred_tw_env,
         goal_library=goal_library,
         constants=constants,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jinja2 import StrictUndefined, TemplateSyntaxError, meta, nodes
+from jinja2 import StrictUndefined, Template, TemplateSyntaxError, meta, nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from rllib_gigpo.agent_formats.references import imported, is_reference
@@ -37,24 +37,7 @@ class PromptTemplate:
     """
 
     def __init__(self, source: str):
-        if not isinstance(source, str):
-            raise ValueError(f"prompt_template={source!r} must be a string, the source of a Jinja template")
-        environment = ImmutableSandboxedEnvironment(
-            undefined=StrictUndefined, finalize=_refuse_none, trim_blocks=True, lstrip_blocks=True
-        )
-        try:
-            tree = environment.parse(source)
-            names = meta.find_undeclared_variables(tree)
-            self._template = environment.from_string(source)
-        except TemplateSyntaxError as error:
-            raise ValueError(f"prompt_template does not compile, line {error.lineno}: {error.message}") from error
-        unknown = sorted(names - set(VARIABLES) - set(environment.globals))
-        if unknown:
-            raise ValueError(f"prompt_template uses unknown variables {unknown}; known are {list(VARIABLES)}")
-        if unknown := sorted(_turn_fields(tree) - set(dir(Turn))):
-            raise ValueError(
-                f"prompt_template uses unknown fields {unknown} of a turn of `history`; known are {list(Turn._fields)}"
-            )
+        self._template, names = compiled_template(source, key="prompt_template", variables=VARIABLES, turn=Turn)
         self.source = source
         self.shows_history = "history" in names
 
@@ -81,6 +64,41 @@ class PromptTemplate:
         return self._template.render(
             observation=observation, history=history, step=step, task=task, admissible_actions=admissible_actions
         )
+
+
+def compiled_template(
+    source: str, *, key: str, variables: Sequence[str], turn: type[tuple]
+) -> tuple[Template, set[str]]:
+    """A template of Jinja's immutable sandbox, and the names that it uses.
+
+    Args:
+        source: Its source.
+        key: What messages call it.
+        variables: The names that it may use.
+        turn: A NamedTuple: what a turn of `history` holds.
+
+    Raises:
+        ValueError: See `PromptTemplate`.
+    """
+    if not isinstance(source, str):
+        raise ValueError(f"{key}={source!r} must be a string, the source of a Jinja template")
+    environment = ImmutableSandboxedEnvironment(
+        undefined=StrictUndefined, finalize=_refuse_none, trim_blocks=True, lstrip_blocks=True
+    )
+    try:
+        tree = environment.parse(source)
+        names = meta.find_undeclared_variables(tree)
+        template = environment.from_string(source)
+    except TemplateSyntaxError as error:
+        raise ValueError(f"{key} does not compile, line {error.lineno}: {error.message}") from error
+    unknown = sorted(names - set(variables) - set(environment.globals))
+    if unknown:
+        raise ValueError(f"{key} uses unknown variables {unknown}; known are {list(variables)}")
+    if unknown := sorted(_turn_fields(tree) - set(dir(turn))):
+        raise ValueError(
+            f"{key} uses unknown fields {unknown} of a turn of `history`; known are {list(turn._fields)}"  # type: ignore[attr-defined]
+        )
+    return template, names
 
 
 def template_source(value: Any) -> Any:

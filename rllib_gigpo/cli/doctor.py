@@ -17,14 +17,29 @@ from rllib_gigpo.cli.quiet_ray import quiet_ray
 if TYPE_CHECKING:
     from rllib_gigpo.env_checks import CheckResult
 
-doctor_app = typer.Typer(help="Look for what is wrong.", no_args_is_help=True, rich_markup_mode=None)
+doctor_app = typer.Typer(help="Look for what is wrong.", rich_markup_mode=None)
+
+_AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of lines.")]
+_Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Tracebacks of errors.")]
 
 _STYLES = {"pass": "green", "fail": "bold red", "warning": "yellow", "not applicable": "dim", "info": "cyan"}
 
 
-@doctor_app.callback()
-def doctor() -> None:
-    """Look for what is wrong."""
+@doctor_app.callback(invoke_without_command=True)
+def doctor(ctx: typer.Context, as_json: _AsJson = False, verbose: _Verbose = False) -> None:
+    """Check this machine: Python, packages, torch and torchvision, vLLM, GPUs, data, memory, and how to repair each.
+
+    Exit code 1 where something must be repaired. A warning is something that may do for what you want. `rllib doctor
+    env NAME` checks an environment.
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    with reported_errors(verbose):
+        quiet_ray(verbose)
+        from rllib_gigpo.machine_checks import check_machine
+
+        results = check_machine()
+    _report(results, as_json)
 
 
 @doctor_app.command("env")
@@ -36,8 +51,8 @@ def doctor_env(
     episodes: Annotated[int, typer.Option(min=1, help="Random episodes to play; more find slower leaks.")] = 30,
     seed: Annotated[int, typer.Option(min=0, help="Of tasks and random actions.")] = 0,
     max_steps: Annotated[int, typer.Option(min=1, help="An episode that is longer counts as endless.")] = 1000,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of lines.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Tracebacks of errors.")] = False,
+    as_json: _AsJson = False,
+    verbose: _Verbose = False,
 ) -> None:
     """Check an environment against the contract; exit code 1 where it breaks it."""
     with reported_errors(verbose):
@@ -49,6 +64,11 @@ def doctor_env(
         from rllib_gigpo.env_checks import check_contract
 
         results = check_contract(name, options, episodes=episodes, seed=seed, max_steps=max_steps)
+    _report(results, as_json)
+
+
+def _report(results: list[CheckResult], as_json: bool) -> None:
+    """Prints the results. Raises typer.Exit where a check failed."""
     if as_json:
         typer.echo(json.dumps([result.as_dict() for result in results], indent=2, ensure_ascii=False))
     else:

@@ -51,6 +51,8 @@ def evaluate(
     """Play the evaluation panel with the policy of a checkpoint.
 
     Loading a checkpoint runs code from it, for RLlib's checkpoints hold pickles: only evaluate what you trust.
+
+    A model that is prompted and not trained: rllib evaluate --agent prompt|react|reflexion --help.
     """
     with reported_errors(verbose):
         quiet_ray(verbose)

@@ -38,7 +38,7 @@ EVALUATE = {
     "--local-mode": TRAIN["--local-mode"],
     "--algo": "the checkpoint knows its algorithm; leave it out",
     "--run": "the checkpoint knows its algorithm; leave it out",
-    "--env": "the checkpoint knows its environment; leave it out",
+    "--env": "the checkpoint knows its environment; leave it out, or give --agent and --model",
     "--steps": "use --episodes, the number of tasks on the panel",
     "--render": "environments of text print nothing; --out writes the results",
     "--video-dir": "use --out",
@@ -48,7 +48,7 @@ EVALUATE = {
 }
 
 
-def _refuse(arguments: list[str], gone: Mapping[str, str]) -> None:
+def refuse(arguments: list[str], gone: Mapping[str, str]) -> None:
     for argument in arguments:
         name = argument.split("=")[0]
         if name in gone:
@@ -61,7 +61,7 @@ class TrainGroup(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args[:1] != ["file"]:
-            _refuse(args, TRAIN)
+            refuse(args, TRAIN)
         return super().parse_args(ctx, args)
 
 
@@ -69,7 +69,7 @@ class TrainCommand(TyperCommand):
     """`rllib train run`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        _refuse(args, TRAIN)
+        refuse(args, TRAIN)
         return super().parse_args(ctx, args)
 
 
@@ -77,13 +77,5 @@ class TrainFileCommand(TyperCommand):
     """`rllib train file`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        _refuse(args, TRAIN_FILE)
-        return super().parse_args(ctx, args)
-
-
-class EvaluateCommand(TyperCommand):
-    """`rllib evaluate`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        _refuse(args, EVALUATE)
+        refuse(args, TRAIN_FILE)
         return super().parse_args(ctx, args)

@@ -9,10 +9,12 @@ import typer
 import rllib_gigpo
 from rllib_gigpo.cli.doctor import doctor_app
 from rllib_gigpo.cli.evaluate import evaluate
+from rllib_gigpo.cli.evaluate_command import EvaluateCommand
 from rllib_gigpo.cli.example import example_app
 from rllib_gigpo.cli.export import export
-from rllib_gigpo.cli.gone_options import EvaluateCommand
+from rllib_gigpo.cli.plan import plan
 from rllib_gigpo.cli.report import report
+from rllib_gigpo.cli.retriever import retriever_app
 from rllib_gigpo.cli.train import train_app
 
 app = typer.Typer(
@@ -28,7 +30,9 @@ app.add_typer(example_app, name="example")
 app.command("evaluate", cls=EvaluateCommand)(evaluate)
 app.command("export")(export)
 app.command("report")(report)
+app.command("plan")(plan)
 app.add_typer(doctor_app, name="doctor")
+app.add_typer(retriever_app, name="retriever")
 
 
 def _print_version(wanted: bool) -> None:

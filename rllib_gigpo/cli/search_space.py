@@ -47,6 +47,14 @@ def checked_variants(config: AlgorithmConfig) -> list[AlgorithmConfig]:
     return variants
 
 
+def first_variant(config: AlgorithmConfig) -> AlgorithmConfig:
+    """The config of the first point of the grid, distributions sampled once; not validated."""
+    if not has_search_space(config):
+        return config
+    _, spec = next(iter(generate_variants({"config": config.to_dict()}, random_state=0)))
+    return config.algo_class.get_default_config().update_from_dict(spec["config"])
+
+
 def point_text(values: Mapping[tuple[Any, ...], Any]) -> str:
     """{("env_config", "max_steps"): 8} as "env_config/max_steps=8"."""
     return ", ".join(f"{'/'.join(map(str, path))}={_text(value)}" for path, value in values.items())

@@ -84,6 +84,9 @@ class TrainOptions:
     ray_object_store_memory: Annotated[
         int | None, _option("--ray-object-store-memory", min=1, help="Bytes, of a local Ray.")
     ] = None
+    smoke: Annotated[
+        bool, _option("--smoke", help="Try it out here: a tiny model, little data, one iteration, no GPU.")
+    ] = False
     log_info: Annotated[
         bool, _option("--log-info", "--verbose", "-v", help="Ray's logs, and tracebacks of errors.")
     ] = False
@@ -112,7 +115,7 @@ class TrainOptions:
             "restore": self.restore,
             "max_failures": self.max_failures,
         }
-        return replace(
+        changed = replace(
             experiment,
             config=with_config(experiment.config, changes, "--config") if changes else experiment.config,
             checkpoints=replace(experiment.checkpoints, **self._checkpoint_changes()),
@@ -122,6 +125,11 @@ class TrainOptions:
             mode=self._checked_mode(),
             **_not_none(given),
         )
+        if self.smoke:
+            from rllib_gigpo.cli.smoke import smoke_experiment
+
+            return smoke_experiment(changed)
+        return changed
 
     def _checkpoint_changes(self) -> dict[str, Any]:
         score, order = self.checkpoint_score_attr, None

@@ -22,6 +22,8 @@ from rllib_gigpo.columns import (
     PROMPT_IDS,
     RESPONSE_IDS,
     ROLLOUT_LOGP,
+    SERVICE_FAILURE,
+    SERVICE_FAILURE_DETAILS,
     WEIGHTS_VERSION,
     WON,
 )
@@ -42,6 +44,7 @@ T = TypeVar("T")
 
 # Counters of `GroupRollout.take_counts`, beside one for each ending ("endings/won", …).
 FAILURE_CAUSES = "env_failure_causes"
+SERVICE_FAILURE_CAUSES = "service_failure_causes"
 INVALID_REASONS = "invalid_reasons"
 TRUNCATED_PROMPTS = "truncated_prompts"
 RESPONSE_CUT = "response_cut"
@@ -195,6 +198,9 @@ class GroupRollout:
         except Exception as failure:
             self._fail(member, failure)
             return
+        if info.get(SERVICE_FAILURE):
+            self._fail_by_service(member, info)
+            return
 
         info = {**info, WON: bool(info.get(WON, False)), **self._validity(parsed, info)}
         if terminated or truncated:
@@ -272,6 +278,25 @@ class GroupRollout:
         member.ending = endings.ENV_FAILURE
         self._count_env_failure(member.group, member.index, failure)
 
+    def _fail_by_service(self, member: Member, info: dict[str, Any]) -> None:
+        """Ends a trajectory whose environment says in an info that a service has failed it. The environment is whole,
+        and will be lent again."""
+        member.ending = endings.SERVICE_FAILURE
+        cause = f"{SERVICE_FAILURE_CAUSES}/{info[SERVICE_FAILURE]}"
+        self._counts[f"endings/{endings.SERVICE_FAILURE}"] += 1
+        self._counts[cause] += 1
+        self.last_failure = str(info.get(SERVICE_FAILURE_DETAILS, info[SERVICE_FAILURE]))
+        if self._counts[cause] == 1:
+            logger.warning(
+                "group %d, task %r: a service has failed the environment of member %d, which leaves its group. The "
+                "count of such failures is in env_runners/%s. %s",
+                member.group.group_id,
+                member.group.task,
+                member.index,
+                cause,
+                self.last_failure,
+            )
+
     def _end_truncated(self, member: SingleAgentMember, ending: str) -> None:
         """Ends a trajectory as truncated; one without any step leaves its group."""
         member.ending = ending
@@ -306,7 +331,7 @@ class GroupRollout:
 
     def _kept(self, members: list[Member], plan: RolloutPlan) -> list[SingleAgentEpisode]:
         """Episodes of a group that go on to credit assignment."""
-        kept = [m for m in members if m.ending != endings.ENV_FAILURE and m.episodes()]
+        kept = [m for m in members if m.ending not in endings.LEAVES_ITS_GROUP and m.episodes()]
         if len(kept) < plan.min_group_size:
             self._counts[DROPPED_GROUPS] += 1
             self._counts[DROPPED_EPISODES] += len(kept)

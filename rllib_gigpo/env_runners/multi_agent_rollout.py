@@ -9,6 +9,7 @@ from typing import Any
 
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
+from rllib_gigpo.columns import SERVICE_FAILURE
 from rllib_gigpo.env_runners import endings
 from rllib_gigpo.env_runners.agent_metrics import silent_trajectories
 from rllib_gigpo.env_runners.environment_answers import EnvironmentAnswerError
@@ -134,6 +135,10 @@ class MultiAgentGroupRollout(GroupRollout):
                 raise EnvironmentAnswerError("step() returned no observations and no ending, so nobody can act")
         except Exception as failure:
             self._fail(member, failure)
+            return
+        failed = next((info for info in step.infos.values() if info.get(SERVICE_FAILURE)), None)
+        if failed is not None:
+            self._fail_by_service(member, failed)
             return
         acts = {
             agent_id: Act(

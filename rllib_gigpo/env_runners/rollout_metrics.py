@@ -12,7 +12,7 @@ from rllib_gigpo.columns import GROUP_ID, IS_ACTION_VALID, RESPONSE_IDS
 from rllib_gigpo.env_runners import endings
 from rllib_gigpo.env_runners.agent_metrics import agent_metrics
 from rllib_gigpo.env_runners.group_rollout import DROPPED_EPISODES, DROPPED_GROUPS, RESPONSE_CUT, TRUNCATED_PROMPTS
-from rllib_gigpo.env_runners.trajectories import by_trajectory, env_steps, total_return, won
+from rllib_gigpo.env_runners.trajectories import by_trajectory, env_steps, score, total_return, won
 
 # Counters of groups that were lost with their runner, and of their members by cause.
 ROLLOUT_FAILURES = "rollout_failures"
@@ -33,7 +33,7 @@ def rollout_metrics(episodes: Sequence[SingleAgentEpisode], counts: Counter[str]
 
     success_rate is the share of the trajectories that won, and episode_… are of trajectories too, with the returns of
     all agents summed; response_tokens_mean is per response; invalid_action_share is the share of the actions that were
-    invalid; the counts are of the whole iteration.
+    invalid; score_mean is there where the environment scores; the counts are of the whole iteration.
     """
     metrics: dict[str, float] = {name: float(counts.get(name, 0)) for name in _ALWAYS_REPORTED}
     metrics |= {name: float(count) for name, count in counts.items()}
@@ -42,6 +42,7 @@ def rollout_metrics(episodes: Sequence[SingleAgentEpisode], counts: Counter[str]
 
     trajectories = by_trajectory(episodes)
     lengths = np.array([env_steps(trajectory) for trajectory in trajectories])
+    scores = [found for trajectory in trajectories if (found := score(trajectory)) is not None]
     returns = np.array([total_return(trajectory) for trajectory in trajectories])
     response_lengths = [len(ids) for episode in episodes for ids in episode.get_extra_model_outputs(RESPONSE_IDS)]
     invalid = [not episode.get_infos(t + 1)[IS_ACTION_VALID] for episode in episodes for t in range(len(episode))]
@@ -57,5 +58,6 @@ def rollout_metrics(episodes: Sequence[SingleAgentEpisode], counts: Counter[str]
         "response_tokens_max": float(np.max(response_lengths)),
         "invalid_action_share": float(np.mean(invalid)),
         "group_size_mean": float(group_sizes.mean()),
+        **({"score_mean": float(np.mean(scores))} if scores else {}),
         **agent_metrics(episodes, counts),
     }

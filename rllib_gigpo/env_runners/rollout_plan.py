@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -30,6 +31,19 @@ class GroupPlan:
         """Seed of the response that `member`, or its agent `agent_id`, samples at `step` of the environment."""
         agent = () if agent_id is None else (agent_id,)
         return derive_seed(self.sampling_seed, member, step, *agent)
+
+
+def evaluation_groups(tasks: Sequence[Any], seed: int) -> tuple[GroupPlan, ...]:
+    """The tasks of an evaluation panel, a group each, as played by a policy of that run seed."""
+    return tuple(
+        GroupPlan(
+            group_id=index,
+            task=task,
+            env_seed=derive_seed("evaluation", index),
+            sampling_seed=derive_seed(seed, "evaluation", index),
+        )
+        for index, task in enumerate(tasks)
+    )
 
 
 @dataclass(frozen=True)

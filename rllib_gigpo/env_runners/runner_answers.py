@@ -43,10 +43,16 @@ class Rollout:
             last_failure=next((rollout.last_failure for rollout in reversed(rollouts) if rollout.last_failure), None),
         )
 
-    def check_any_finished(self, num_trajectories: int) -> None:
+    def check_any_finished(self, num_trajectories: int, *, services_worked: bool = False) -> None:
         """Raises RuntimeError where all trajectories that were started, so many, have failed: in further rollouts they
-        would too."""
-        failed = sum(self.counts[f"endings/{ending}"] for ending in (endings.ENV_FAILURE, endings.PROMPT_OVERFLOW))
+        would too.
+
+        A service that does not answer is no such reason if `services_worked` before: it may come back.
+        """
+        reasons = [endings.ENV_FAILURE, endings.PROMPT_OVERFLOW]
+        if not services_worked:
+            reasons.append(endings.SERVICE_FAILURE)
+        failed = sum(self.counts[f"endings/{ending}"] for ending in reasons)
         if not self.episodes and failed == num_trajectories:
             raise RuntimeError(f"all {failed} trajectories of a rollout failed; the last cause: {self.last_failure}")
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
-from rllib_gigpo.columns import ENDING, ENV_STEPS, WON
+from rllib_gigpo.columns import ENDING, ENV_STEPS, SCORE, WON
 from rllib_gigpo.env_runners import endings
 
 
@@ -22,6 +22,12 @@ def won(trajectory: Sequence[SingleAgentEpisode]) -> bool:
     """Whether a finished trajectory ended as won."""
     info = trajectory[0].get_infos(-1)
     return bool(info[WON]) and info[ENDING] == endings.WON
+
+
+def score(trajectory: Sequence[SingleAgentEpisode]) -> float | None:
+    """How well it was done, from 0 to 1; None where the environment does not say."""
+    found = trajectory[0].get_infos(-1).get(SCORE)
+    return None if found is None else float(found)
 
 
 def total_return(trajectory: Sequence[SingleAgentEpisode]) -> float:

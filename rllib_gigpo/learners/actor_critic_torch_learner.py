@@ -70,6 +70,7 @@ class ActorCriticTorchLearner(GroupPolicyTorchLearner):
         values = score_tokens(
             self._rows_of_values(rows),
             lambda batch: module.forward_train(batch)["values"],
+            network=module.network,
             micro_batch_tokens=config.micro_batch_tokens,
             pad_id=self._pad_id(module_id),
             device=self._device,

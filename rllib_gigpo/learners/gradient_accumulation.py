@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchDDPRLModule
+from torch.distributed.fsdp import FSDPModule
 
+from rllib_gigpo.learners.equal_passes import equal_passes, filler_row
 from rllib_gigpo.learners.micro_batches import micro_batches
 from rllib_gigpo.learners.response_scores import micro_batch_tensors
 from rllib_gigpo.rows import TokenRows
@@ -37,18 +39,22 @@ def accumulate_gradients(
         pad_id: Any id that the model embeds.
         device: Of the model.
     """
-    groups = micro_batches(rows.lengths, micro_batch_tokens)
+    network = module.unwrapped().network
+    groups = equal_passes(micro_batches(rows.lengths, micro_batch_tokens), network, device)
+    # DDP waits for a backward pass over all parameters from every learner, also from one without rows.
+    groups = groups or [np.arange(0)]
     for index, group in enumerate(groups):
-        with _gradient_sync(module, is_last=index == len(groups) - 1):
-            loss_of(micro_batch_tensors(rows.take(group), pad_id=pad_id, device=device)).backward()
-    if not groups:
-        # DDP waits for a backward pass over all parameters from every learner: one with gradients of zero.
-        row = TokenRows.from_lists([np.array([pad_id])], [np.array([pad_id])], [np.zeros(1)])
-        outputs = module.forward_train(micro_batch_tensors(row, pad_id=pad_id, device=device))
-        (sum(output.float().sum() for output in outputs.values()) * 0.0).backward()
+        with _gradient_sync(module, network, is_last=index == len(groups) - 1):
+            if len(group):
+                loss_of(micro_batch_tensors(rows.take(group), pad_id=pad_id, device=device)).backward()
+            else:
+                outputs = module.forward_train(micro_batch_tensors(filler_row(pad_id), pad_id=pad_id, device=device))
+                (sum(output.float().sum() for output in outputs.values()) * 0.0).backward()
 
 
-def _gradient_sync(module: Any, *, is_last: bool) -> contextlib.AbstractContextManager:
-    if is_last or not isinstance(module, TorchDDPRLModule):
-        return contextlib.nullcontext()
-    return module.no_sync()
+def _gradient_sync(module: Any, network: torch.nn.Module, *, is_last: bool) -> contextlib.AbstractContextManager[None]:
+    if isinstance(network, FSDPModule):
+        network.set_requires_gradient_sync(is_last)
+    elif not is_last and isinstance(module, TorchDDPRLModule):
+        return module.no_sync()
+    return contextlib.nullcontext()

@@ -29,17 +29,18 @@ from rllib_gigpo.learners.losses import (
     truncated_importance_weights,
 )
 from rllib_gigpo.learners.micro_batches import mini_batches
-from rllib_gigpo.learners.optimizers import make_optimizer, map_buffers
+from rllib_gigpo.learners.optimizers import make_optimizer
 from rllib_gigpo.learners.reference_policy import ReferencePolicy, is_reference_needed
 from rllib_gigpo.learners.response_scores import score_in_loss, score_responses
+from rllib_gigpo.learners.sharded_torch_learner import ShardedTorchLearner
 from rllib_gigpo.learners.update_metrics import MiniBatchCounts, MiniBatchMetrics
-from rllib_gigpo.rl_modules.weights import array_to_tensor, tensor_to_array
+from rllib_gigpo.rl_modules.sharded_network import whole
 from rllib_gigpo.rows import TokenRowBatch, TokenRows
 
 logger = logging.getLogger(__name__)
 
 
-class GroupPolicyTorchLearner(TorchLearner):
+class GroupPolicyTorchLearner(ShardedTorchLearner):
     """Learner of every critic-free group algorithm: `update(batch=TokenRowBatch(...))`.
 
     With several learners, give each its own batch (`batch_refs`, one per learner); a batch may be empty. Learners take
@@ -67,16 +68,14 @@ class GroupPolicyTorchLearner(TorchLearner):
         for module_id in self.policy_ids():
             config = self.config.get_config_for_module(module_id)
             if is_reference_needed(config.kl_coeff):
-                self._references[module_id] = ReferencePolicy(self.module[module_id].unwrapped(), self._device)
+                self._references[module_id] = ReferencePolicy(
+                    self.module[module_id].unwrapped(), self._device, self.shard
+                )
                 # A penalty in the reward is not in the loss as well, where the KL is a metric only.
                 self._kl_coeffs[module_id] = Scheduler(config.kl_coeff if config.kl_in == "loss" else 0.0)
 
-    def policy_ids(self) -> list[str]:
-        """The modules that act, sorted."""
-        return sorted(self.module.keys())
-
+    @override(ShardedTorchLearner)
     def learning_rate(self, module_id: str) -> Any:
-        """A number, or a schedule [[timestep, value], …]."""
         return self.config.get_config_for_module(module_id).lr
 
     @override(Learner)
@@ -133,13 +132,23 @@ class GroupPolicyTorchLearner(TorchLearner):
 
     def _scored(self, rows: TokenRows, module_id: str, *, with_old: bool) -> TokenRows:
         """The rows with the log-probabilities that they still lack and their loss needs."""
-        if with_old and rows.old_logp is None:
+        if with_old and self._any_lacks(rows, "old_logp"):
             old = score_in_loss(rows, lambda in_loss: self.compute_log_probs(in_loss, module_id))
             rows = rows.with_old_logp(old)
-        if module_id in self._references and rows.reference_logp is None:
+        if module_id in self._references and self._any_lacks(rows, "reference_logp"):
             reference = score_in_loss(rows, lambda in_loss: self.compute_reference_log_probs(in_loss, module_id))
             rows = rows.with_reference_logp(reference)
         return rows
+
+    def _any_lacks(self, rows: TokenRows, column: str) -> bool:
+        """Whether rows lack a column, which a learner without rows cannot tell: with sharded models, in which all must
+        go through them or none, the rows of any learner."""
+        lacks = getattr(rows, column) is None
+        if self._mesh is None:
+            return lacks
+        of_any = torch.tensor(int(lacks and len(rows) > 0), device=self._device)
+        torch.distributed.all_reduce(of_any, op=torch.distributed.ReduceOp.MAX)
+        return bool(of_any)
 
     @override(Learner)
     def _set_slicing_by_batch_id(self, batch: TokenRowBatch, *, value: bool) -> TokenRowBatch:
@@ -184,7 +193,7 @@ class GroupPolicyTorchLearner(TorchLearner):
         self._accumulate_gradients(module_id, config, rows.take(np.flatnonzero(rows.in_loss)), counts.denominator)
         params = [param for param in self.module[module_id].parameters() if param.grad is not None]
         gradient_norm = torch.nn.utils.get_total_norm([param.grad for param in params])
-        values = metrics.read(gradient_norm)
+        values = metrics.read(whole(gradient_norm))
         metrics.log(values)
         # Gradients, and with them their norm, are the same on every learner, and so is this decision.
         if not np.isfinite(values["gradient_norm"]):
@@ -303,7 +312,7 @@ class GroupPolicyTorchLearner(TorchLearner):
     ) -> np.ndarray:
         """Log-probabilities of the response tokens under the current weights and the sampling temperature.
 
-        No exchange with other learners, so each may have any number of rows.
+        Each learner may have any number of rows; without an exchange between them, unless the model is sharded.
 
         Args:
             rows: The rows, with M response tokens.
@@ -314,16 +323,20 @@ class GroupPolicyTorchLearner(TorchLearner):
             float32[M], packed like `rows.rollout_logp`.
         """
         module = self.module[module_id].unwrapped()
-        return self._score(rows, lambda batch: module.forward_train(batch)["logits"], module_id, temperature)
+        return self._score(
+            rows, lambda batch: module.forward_train(batch)["logits"], module.network, module_id, temperature
+        )
 
     def compute_reference_log_probs(self, rows: TokenRows, module_id: str = DEFAULT_MODULE_ID) -> np.ndarray:
         """As `compute_log_probs`, under the reference policy, which there is where kl_coeff is not 0."""
-        return self._score(rows, self._references[module_id].logits, module_id, None)
+        reference = self._references[module_id]
+        return self._score(rows, reference.logits, reference.network, module_id, None)
 
     def _score(
         self,
         rows: TokenRows,
         logits_of: Callable[[dict[str, Any]], torch.Tensor],
+        network: torch.nn.Module,
         module_id: str,
         temperature: float | None,
     ) -> np.ndarray:
@@ -331,14 +344,18 @@ class GroupPolicyTorchLearner(TorchLearner):
         return score_responses(
             rows,
             logits_of,
+            network=network,
             temperature=_temperature(config) if temperature is None else temperature,
             micro_batch_tokens=config.micro_batch_tokens,
             pad_id=self._pad_id(module_id),
             device=self._device,
         )
 
+    @override(ShardedTorchLearner)
     def probe(self, module_id: str = DEFAULT_MODULE_ID) -> tuple[np.ndarray, np.ndarray]:
         """A fixed token sequence, int32[16], and its log-probs at temperature 1, float32[15], as engines give them."""
+        if module_id in self._gathered_probes:
+            return self._gathered_probes[module_id]
         lm_config = self.module[module_id].unwrapped().lm.config
         ids = probe_token_ids(lm_config.get_text_config().vocab_size)
         row = TokenRows.from_lists([ids[:1]], [ids[1:]], [np.zeros(len(ids) - 1)])
@@ -356,30 +373,6 @@ class GroupPolicyTorchLearner(TorchLearner):
         if WEIGHTS_SEQ_NO in state:
             self._weights_seq_no = 0
         super().set_state(state)
-
-    # RLlib's own conversion of optimizer state knows no bfloat16.
-
-    @override(TorchLearner)
-    def _get_optimizer_state(self) -> dict[str, Any]:
-        return {
-            name: {
-                "module_id": self._optimizer_name_to_module[name],
-                "state": map_buffers(tensor_to_array, optimizer.state_dict()),
-            }
-            for name, optimizer in self._named_optimizers.items()
-        }
-
-    @override(TorchLearner)
-    def _set_optimizer_state(self, state: dict[str, Any]) -> None:
-        super()._set_optimizer_state(
-            {name: {**entry, "state": map_buffers(array_to_tensor, entry["state"])} for name, entry in state.items()}
-        )
-        for name, optimizer in self._named_optimizers.items():
-            lr = self.learning_rate(self._optimizer_name_to_module[name])
-            # A schedule goes on where the checkpoint left it. A fixed rate is the config's, which may have changed: a
-            # trial of population-based training takes another's checkpoint and keeps its own rate.
-            if isinstance(lr, int | float):
-                self._set_optimizer_lr(optimizer, lr)
 
 
 def _temperature(config: AlgorithmConfig) -> float:

@@ -29,9 +29,11 @@ def make_optimizer(
     raise ValueError(f"optimizer is {config.optimizer!r}; it must be 'adamw' or 'sgd'")
 
 
-def map_buffers(convert: Callable[[Any], Any], state: dict[str, Any]) -> dict[str, Any]:
-    """An optimizer's state dict with every buffer of every parameter (moments, step) converted."""
+def map_buffers(convert: Callable[[int, Any], Any], state: dict[str, Any]) -> dict[str, Any]:
+    """An optimizer's state dict with every buffer of every parameter (moments, step) converted, by the parameter's
+    index and its value."""
     buffers = {
-        index: {name: convert(value) for name, value in of_param.items()} for index, of_param in state["state"].items()
+        index: {name: convert(index, value) for name, value in of_param.items()}
+        for index, of_param in state["state"].items()
     }
     return {**state, "state": buffers}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from transformers import PreTrainedModel
 
 from rllib_gigpo.rl_modules.causal_lm_rl_module import CausalLMRLModule, response_logits
 from rllib_gigpo.rl_modules.lora import adapter_disabled, has_adapter
@@ -25,10 +26,19 @@ class ReferencePolicy:
     frozen model of the same type on `device`.
     """
 
-    def __init__(self, module: CausalLMRLModule, device: torch.device | str):
-        self._lm = module.lm if has_adapter(module.lm) else module.load_base().requires_grad_(False).to(device)
+    def __init__(self, module: CausalLMRLModule, device: torch.device | str, shard: Callable[[PreTrainedModel], None]):
+        """
+        Args:
+            module: The policy.
+            device: Of a model of its own.
+            shard: Spreads that over the learners where the policy is.
+        """
+        self.network = module.lm
+        if not has_adapter(module.lm):
+            self.network = module.load_base().requires_grad_(False).to(device)
+            shard(self.network)
 
     def logits(self, batch: dict[str, Any]) -> torch.Tensor:
         """Logits of the response tokens of a micro-batch, [M, V]; see `response_logits`."""
-        with torch.no_grad(), adapter_disabled(self._lm):
-            return response_logits(self._lm, batch)
+        with torch.no_grad(), adapter_disabled(self.network):
+            return response_logits(self.network, batch)

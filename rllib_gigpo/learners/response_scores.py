@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from rllib_gigpo.learners.equal_passes import equal_passes, filler_row
 from rllib_gigpo.learners.losses import token_log_probs
 from rllib_gigpo.learners.micro_batches import micro_batches, pad_rows
 from rllib_gigpo.rl_modules.weights import array_to_tensor
@@ -39,6 +40,7 @@ def score_responses(
     rows: TokenRows,
     logits_of: Callable[[dict[str, Any]], torch.Tensor],
     *,
+    network: torch.nn.Module,
     temperature: float,
     micro_batch_tokens: int,
     pad_id: int,
@@ -49,6 +51,7 @@ def score_responses(
     Args:
         rows: The rows, with M response tokens; may be none.
         logits_of: Logits, [M_i, V], of the response tokens of a micro-batch as `micro_batch_tensors` makes it.
+        network: What `logits_of` goes through; where it is sharded, every learner must call this.
         temperature: Of the policy.
         micro_batch_tokens: Padded tokens per forward pass.
         pad_id: Any id that the model embeds.
@@ -61,7 +64,9 @@ def score_responses(
     def log_probs_of(batch: dict[str, Any]) -> torch.Tensor:
         return token_log_probs(logits_of(batch), batch["response_ids"], temperature)
 
-    return score_tokens(rows, log_probs_of, micro_batch_tokens=micro_batch_tokens, pad_id=pad_id, device=device)
+    return score_tokens(
+        rows, log_probs_of, network=network, micro_batch_tokens=micro_batch_tokens, pad_id=pad_id, device=device
+    )
 
 
 @torch.no_grad()
@@ -69,18 +74,19 @@ def score_tokens(
     rows: TokenRows,
     scores_of: Callable[[dict[str, Any]], torch.Tensor],
     *,
+    network: torch.nn.Module,
     micro_batch_tokens: int,
     pad_id: int,
     device: torch.device | str,
 ) -> np.ndarray:
     """As `score_responses`, with any score: `scores_of` gives float32[M_i], one per response token of a micro-batch."""
-    if len(rows) == 0:
-        return np.zeros(0, np.float32)
-    groups = micro_batches(rows.lengths, micro_batch_tokens)
+    groups = equal_passes(micro_batches(rows.lengths, micro_batch_tokens), network, device)
     scores = np.empty(rows.num_response_tokens, np.float32)
     for group in groups:
-        batch = micro_batch_tensors(rows.take(group), pad_id=pad_id, device=device)
-        scores[packed_indices(rows.response_lengths, group)] = scores_of(batch).cpu().numpy()
+        part = rows.take(group) if len(group) else filler_row(pad_id)
+        of_part = scores_of(micro_batch_tensors(part, pad_id=pad_id, device=device))
+        if len(group):
+            scores[packed_indices(rows.response_lengths, group)] = of_part.cpu().numpy()
     return scores
 
 

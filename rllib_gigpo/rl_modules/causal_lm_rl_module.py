@@ -20,6 +20,7 @@ from rllib_gigpo.rl_modules.model_directory import (
     load_tokenizer,
     validate_model_directory,
 )
+from rllib_gigpo.rl_modules.sharded_network import is_sharded
 from rllib_gigpo.rl_modules.weights import array_to_tensor, get_weights, set_weights, tensor_to_array
 from rllib_gigpo.rl_modules.weights_folder import WeightsFolderRLModule
 
@@ -126,7 +127,7 @@ class CausalLMRLModule(WeightsFolderRLModule):
         **kwargs: Any,
     ) -> dict[str, np.ndarray]:
         """Copies of the weights by name, bfloat16 as its bits in uint16. The arguments change nothing."""
-        return get_weights(self.lm)
+        return self.network_weights()
 
     @override(TorchRLModule)
     def set_state(self, state: dict[str, np.ndarray]) -> None:
@@ -136,9 +137,11 @@ class CausalLMRLModule(WeightsFolderRLModule):
     def save_huggingface(self, directory: str | pathlib.Path, state: dict[str, np.ndarray] | None = None) -> None:
         """Writes a Hugging Face model directory: config, safetensors (of `state` where given), tokenizer; or, with an
         adapter, the PEFT directory of it, with the tokenizer."""
+        if state is None and is_sharded(self.lm):
+            state = self.network_weights()
         tensors = None if state is None else {name: array_to_tensor(array) for name, array in state.items()}
         if has_adapter(self.lm):
-            own = {name: array_to_tensor(array) for name, array in get_weights(self.lm).items()}
+            own = {name: array_to_tensor(array) for name, array in self.network_weights().items()}
             save_adapter(self.lm, directory, own if tensors is None else tensors)
         else:
             self.lm.save_pretrained(str(directory), state_dict=tensors)

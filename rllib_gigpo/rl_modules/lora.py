@@ -103,18 +103,22 @@ def is_adapter_weight(name: str) -> bool:
 def adapter_disabled(lm: PreTrainedModel) -> Iterator[None]:
     """Within the block `lm` computes what its base model does; nothing changes for a model without an adapter."""
     layers = [layer for layer in lm.modules() if has_adapter(lm) and _is_adapted(layer)]
-    # peft takes gradients off while an adapter is off, and back on for all of it.
     was_trainable = {name for name, parameter in lm.named_parameters() if parameter.requires_grad}
-    try:
+
+    def enable(enabled: bool) -> None:
         for layer in layers:
-            layer.enable_adapters(False)
-        yield
-    finally:
-        for layer in layers:
-            layer.enable_adapters(True)
+            layer.enable_adapters(enabled)
+        # peft takes gradients off while an adapter is off, and back on for all of it. A sharded network would settle on
+        # what has gradients in its first pass.
         if layers:
             for name, parameter in lm.named_parameters():
                 parameter.requires_grad_(name in was_trainable)
+
+    enable(False)
+    try:
+        yield
+    finally:
+        enable(True)
 
 
 def save_adapter(lm: PreTrainedModel, directory: str | Path, tensors: Mapping[str, torch.Tensor]) -> None:

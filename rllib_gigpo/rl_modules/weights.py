@@ -8,11 +8,13 @@ import numpy as np
 import torch
 
 from rllib_gigpo.rl_modules.lora import has_adapter, is_adapter_weight
+from rllib_gigpo.rl_modules.sharded_network import like, whole
 
 
 def tensor_to_array(tensor: torch.Tensor) -> np.ndarray:
-    """A copy of `tensor` in host memory, same shape; bfloat16, which numpy lacks, as its bits in uint16."""
-    tensor = tensor.detach().to("cpu", copy=True)
+    """A copy of `tensor` in host memory, same shape; bfloat16, which numpy lacks, as its bits in uint16. Of a tensor
+    that is spread over learners all of it, for which all of them must call this."""
+    tensor = whole(tensor.detach()).to("cpu", copy=True)
     return (tensor.view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
 
 
@@ -38,7 +40,7 @@ def set_weights(module: torch.nn.Module, weights: Mapping[str, np.ndarray]) -> N
     """
     check_weights(module, weights)
     for name, tensor in _weights(module).items():
-        tensor.copy_(array_to_tensor(weights[name]))
+        tensor.copy_(like(tensor, array_to_tensor(weights[name])))
 
 
 def check_weights(module: torch.nn.Module, weights: Mapping[str, np.ndarray]) -> None:

@@ -13,6 +13,9 @@ from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
 from ray.rllib.utils.annotations import override
 from ray.rllib.utils.checkpoints import Checkpointable
 
+from rllib_gigpo.rl_modules.sharded_network import is_sharded
+from rllib_gigpo.rl_modules.weights import get_weights
+
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
@@ -27,6 +30,37 @@ class WeightsFolderRLModule(TorchRLModule):
     def network(self) -> PreTrainedModel:
         """The transformers model that the forward pass goes through."""
         raise NotImplementedError
+
+    # All weights of a sharded network, on one of its learners, between `gather` and `release`.
+    _gathered: dict[str, np.ndarray] | None = None
+
+    def network_weights(self) -> dict[str, np.ndarray]:
+        """Copies of the network's weights by name, see `rllib_gigpo.rl_modules.weights.get_weights`.
+
+        Raises:
+            RuntimeError: They are spread over several learners, and have not been gathered.
+        """
+        if self._gathered is not None:
+            return self._gathered
+        if is_sharded(self.network):
+            raise RuntimeError(
+                "the weights are spread over all learners; read them through ShardedLearnerGroup: get_state, "
+                "save_to_path, or within `gathered`"
+            )
+        return get_weights(self.network)
+
+    def gather(self, *, keep: bool) -> None:
+        """Collects the weights of a sharded network, an exchange in which all its learners take part.
+
+        Args:
+            keep: Whether this is the learner that is going to read them; the others do not hold them.
+        """
+        weights = get_weights(self.network)
+        self._gathered = weights if keep else None
+
+    def release(self) -> None:
+        """Drops what `gather` has collected."""
+        self._gathered = None
 
     def checkpoint_gradients(self) -> None:
         """Has the layers compute their activations again in the backward pass, where they would be kept for it."""

@@ -19,10 +19,11 @@ from gymnasium.utils.env_checker import check_env
 
 from rllib_gigpo.agent_formats import PromptTemplate, Turn
 from rllib_gigpo.connectors.anchor_states import anchor_state_ids, step_group_diagnostics
-from rllib_gigpo.env_adapters.alfworld import ALFWORLD, ALFWORLD_PROMPT_WITHOUT_ACTIONS
+from rllib_gigpo.env_adapters.alfworld import ALFWORLD, ALFWORLD_PROMPT_WITHOUT_ACTIONS, fast_textworld
 from rllib_gigpo.env_adapters.alfworld.alfworld_env import ALFWorld
 from rllib_gigpo.env_adapters.alfworld.engine import borrow_engine, give_back
 from rllib_gigpo.env_adapters.alfworld.generated_games import GeneratedGames
+from rllib_gigpo.env_adapters.alfworld.packages import packages
 from rllib_gigpo.env_adapters.alfworld.task_types import TASK_TYPES
 from tests.alfworld_cases import needs_alfworld, play_at_random
 from tests.algorithm_cases import record_samples, small_config
@@ -277,6 +278,25 @@ def test_memory_stays_flat_over_games(env: ALFWorld) -> None:
     before = resident_megabytes()
     play(range(40, 55))
     assert resident_megabytes() - before < 5, "an engine for each game would be 22 MB"
+
+
+def test_facts_of_past_games_are_forgotten_and_games_in_progress_go_on(
+    env: ALFWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fast_textworld, "_FACTS", 0)
+    store = packages().mementos._memento_cache
+    other = ALFWorld(task_types=["pick_and_place_simple"], **SMALL)
+    commands = env.reset(options={"task": 0})[1]["walkthrough"]
+    alone = [env.step(command) for command in commands]
+    env.reset(options={"task": 0})
+    together = []
+    for task, command in enumerate(commands, start=1):
+        store["a fact of the past"] = None
+        other.reset(options={"task": task})
+        assert "a fact of the past" not in store
+        together.append(env.step(command))
+    other.close()
+    assert together == alone and together[-1][2]
 
 
 def test_the_global_generator_is_left_alone(env: ALFWorld) -> None:

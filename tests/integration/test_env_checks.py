@@ -12,13 +12,16 @@ from rllib_gigpo.cli.main import app
 from rllib_gigpo.env_checks import Status, check_contract
 from tests.alfworld_cases import needs_alfworld
 from tests.environment_cases import checked, with_status
+from tests.webshop_cases import needs_webshop
 
 pytestmark = pytest.mark.integration
+
+NEEDS = {"ALFWorld": needs_alfworld, "ALFWorldTiny": needs_alfworld, "WebShop": needs_webshop}
 
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=needs_alfworld if name == "ALFWorld" else ()) for name in registry.environment_names()],
+    [pytest.param(name, marks=NEEDS.get(name, ())) for name in registry.environment_names()],
 )
 def test_a_registered_environment_keeps_the_contract(name: str) -> None:
     results = check_contract(name, episodes=4)

@@ -174,6 +174,18 @@ def test_evaluate_takes_another_panel_and_other_sampling(python_run: Path) -> No
     assert "did you mean 'temperature'" in wrong.stderr
 
 
+def test_a_trained_model_prompted_as_in_training_plays_as_its_checkpoint_does(python_run: Path) -> None:
+    checkpoint = python_run / "checkpoint"
+    (model,) = checkpoint.glob("learner_group/learner/rl_module/*/huggingface")
+    trained = json.loads(rllib("evaluate", checkpoint, "--episodes", 16, "--json").stdout)
+    prompted = ["--agent", "prompt", "--engine", "hf", "--model", model, "--env", "EZPoints", "--temperature", 1]
+    as_trained = ["--max-response-tokens", 32, "--seed", CONFIG["seed"], "--episodes", 16]
+    numbers = json.loads(rllib("evaluate", *prompted, *as_trained, "--json").stdout)
+    assert 0 < numbers["success_rate"] < 1
+    for name in ("success_rate", "panel_hash", "episode_len_mean", "invalid_action_share"):
+        assert numbers[name] == trained[name], name
+
+
 def test_a_truncated_checkpoint_is_named(python_run: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(python_run / "checkpoint", tmp_path / "copy")
     (copy / "learner_group" / "learner" / "state.pkl").unlink()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from rllib_gigpo.cli.main import app
@@ -16,6 +18,7 @@ STOP = ["--stop", '{"training_iteration": 1}']
 TRAIN = ["train", "--algo", "GiGPO", "--env", "EZPoints", *STOP]
 MODEL = '"model_path": "embedded", "max_prompt_tokens": 160, "max_response_tokens": 32'
 EXAMPLE = "gigpo/ezpoints_text_tiny"
+AGENT = ["evaluate", "--agent", "prompt", "--model", "tiny"]
 
 
 @pytest.fixture(autouse=True)
@@ -46,14 +49,40 @@ def test_version() -> None:
     assert run("--version").stdout.startswith("rllib-gigpo ")
 
 
-@pytest.mark.parametrize(
-    "command",
-    [["train"], ["train", "run"], ["train", "file"], ["evaluate"], ["export"], ["example", "run"], ["doctor", "env"]],
-)
-def test_every_command_has_help(command: list[str]) -> None:
-    result = run(*command, "--help")
+def commands(command: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    """The paths of a command and of all below it, as they are typed."""
+    below = getattr(command, "commands", {})  # of a group
+    return [path, *(found for name, sub in below.items() for found in commands(sub, (*path, name)))]
+
+
+ALL_COMMANDS = commands(typer.main.get_command(app))
+assert len(ALL_COMMANDS) > 12
+
+
+@pytest.mark.parametrize("path", ALL_COMMANDS, ids=" ".join)
+def test_every_command_has_help_and_refuses_an_option_that_it_does_not_have(path: tuple[str, ...]) -> None:
+    result = run(*path, "--help")
     assert result.exit_code == 0
     assert "Usage:" in result.stdout
+    # More than the name: what it does.
+    assert len(result.stdout.split("Options:")[0].split()) > 5
+    wrong = run(*path, "--no-such-option", "x")
+    assert wrong.exit_code == 2, wrong.output
+    assert wrong.stderr
+    assert "Traceback" not in wrong.stderr
+
+
+def test_the_commands_are_those_that_the_documentation_names() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+    for path in ALL_COMMANDS:
+        if path and path[0] != "train" and len(path) == 1:
+            assert f"rllib {path[0]}" in page, f"docs/cli.md lacks rllib {path[0]}"
+
+
+def test_evaluate_has_a_help_for_checkpoints_and_one_for_agents() -> None:
+    of_checkpoints, of_agents = run("evaluate", "--help").stdout, run("evaluate", "--agent", "react", "--help").stdout
+    assert "CHECKPOINT" in of_checkpoints and "--agent prompt|react|reflexion" in " ".join(of_checkpoints.split())
+    assert "--base-url" in of_agents and "CHECKPOINT" not in of_agents
 
 
 def test_help_says_that_loading_a_checkpoint_runs_code() -> None:
@@ -101,12 +130,30 @@ def test_help_says_that_loading_a_checkpoint_runs_code() -> None:
         (["evaluate", "nope"], "checkpoint nope does not exist"),
         (["evaluate", "nope", "--config", "{"], "--config '{' is not JSON"),
         (["evaluate", "nope", "--out", "no/folder/x.json"], "folder .* does not exist"),
+        ([*AGENT, "--env", "EZPonts"], "Did you mean 'EZPoints'"),
+        ([*AGENT, "--env", "EZPoints"], "--base-url is missing"),
+        ([*AGENT, "--env", "EZPoints", "--base-url", "localhost:8000"], "must be like http://localhost:8000/v1"),
+        ([*AGENT, "--env", "EZPoints", "--base-url", "http://a", "--engine-options", '{"retry": 1}'], "no options"),
+        ([*AGENT, "--env", "EZPoints", "--base-url", "http://a", "--trials", "2"], "use the agent reflexion"),
+        ([*AGENT, "--env", "EZPoints", "--base-url", "http://a", "--top-p", "2"], "top_p is 2.0"),
+        ([*AGENT, "--env", "EZPoints", "--base-url", "http://a", "--history-length", "all"], "--history-length all"),
+        ([*AGENT, "--env", "EZPoints", "--prompt-template", "{{ step }}", "--history-length", "2"], "never shows"),
+        ([*AGENT, "--env", "EZPoints", "--base-url", "http://a", "--env-config", '{"size": 2}'], "'size'"),
+        ([*AGENT, "--env", "EZPoints", "--engine", "hf"], "model_path 'tiny' is not a directory"),
+        ([*AGENT, "--env", "EZPoints", "--base-url", "http://a", "--transcripts", "no/x"], "folder .* does not exist"),
         (["export", "nope", "out"], "checkpoint nope does not exist"),
         (["evaluate", "nope", "--steps", "3"], "use --episodes"),
+        (["retriever", "serve", "nope.jsonl", "--port", "0"], "nope.jsonl is no file"),
+        (["retriever", "serve", "nope.jsonl", "--query-prefix", "q"], "do nothing without --encoder"),
+        (["retriever", "serve", "nope.jsonl", "--host", "nowhere.invalid"], "cannot listen on port 8000"),
+        (["retriever", "serve", __file__, "--port", "0"], "test_cli_commands.py, line 1 is no JSON"),
         (["example", "get", "gigpo/ezpoint_text_tiny"], f"Did you mean '{EXAMPLE}'"),
         (["example", "run", "gigpo/ezpoint_text_tiny"], f"Did you mean '{EXAMPLE}'"),
         (["example", "run", EXAMPLE, "--stop", "3"], "--stop '3' is not a JSON object"),
-        (["example", "list", "--filter", "chess"], "no example has 'chess' in its id"),
+        (["plan", "nope.py"], "nope.py does not exist"),
+        (["report", "nope"], "nope"),
+        (["doctor", "env", "EZPonts"], "Did you mean 'EZPoints'|EZPonts"),
+        (["example", "list", "--filter", "chess"], "no example fits --filter chess"),
     ],
 )
 def test_wrong_input_is_one_line_before_ray_starts(

@@ -45,7 +45,7 @@ def test_algorithms_of_a_suite_share_what_is_not_theirs(settings: Any) -> None:
     shared = ("lr", "group_size", "groups_per_iteration", "num_minibatches", "num_epochs", "adam_betas", "kl_coeff")
     for suite in settings.SUITES:
         configs = [run.config() for run in settings.planned_runs(suite) if run.seed == 0 and "lr=" not in run.setting]
-        assert len({tuple(getattr(config, key) for key in shared) for config in configs}) == 1
+        assert len({tuple(str(getattr(config, key)) for key in shared) for config in configs}) == 1
 
 
 def test_another_learning_rate_is_given_to_the_baseline_too(settings: Any) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from rllib_gigpo import registry
 from rllib_gigpo.env_checks import Status
+from tests.webshop_cases import needs_webshop
 
 pytestmark = pytest.mark.unit
 
@@ -26,7 +27,13 @@ def test_every_environment_has_its_expert_and_its_part(module: Any) -> None:
     assert names < set(module("soak").PARTS)
 
 
-@pytest.mark.parametrize("name", ["Blackjack", "EZPoints", "Household", "NumberLine", "Points24", "Sokoban"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("Blackjack", "EZPoints", "Household", "NumberLine", "Points24", "SearchQA", "Sokoban"),
+        pytest.param("WebShop", marks=needs_webshop),
+    ],
+)
 def test_the_expert_wins_what_can_be_won(module: Any, name: str) -> None:
     (expert, *others) = module("soak_episodes").soak_environment(name, episodes=20)
     assert expert.status == Status.PASS, expert

@@ -1,13 +1,12 @@
-"""GiGPO on small games of ALFWorld with a tiny language model of another game: how it is set up, on a CPU.
+"""GiGPO teaches the embedded tiny language model to put things away in small rooms of ALFWorld, on a CPU, in minutes.
 
     pip install "rllib-gigpo[alfworld]"
     rllib train file tuned_examples/gigpo/alfworld_text_tiny.py
 
-ALFWorld comes with no model of its own. This is Household's, which does not know ALFWorld's prompt, and whose
-commands lack the numbers of ALFWorld's: it wins nothing, and from games of which none is won nothing is learned. Name
-the directory of a larger model as `model_path`, with longer responses and a learning rate of about 1e-6. Without
-`env_config`, ALFWorld is as in the papers, with the data that $ALFWORLD_DATA names. The tests run three small
-iterations of it; more was not tried.
+The games are played by ALFWorld's own engine, in made-up rooms with three receptacles. The model comes warmed up: it
+writes the response format, mostly reads the situation, and does what the task wants about one time in nine. Each
+iteration plays 8 new rooms 8 times each. Over seeds 0 to 2 the success on the panel, rooms that are never trained on,
+goes from 0.11 to 0.48, in about four minutes of one core: docs/results.md.
 """
 
 from rllib_gigpo.algorithms.gigpo import GiGPOConfig
@@ -15,32 +14,22 @@ from rllib_gigpo.env_adapters import embedded_model_path
 
 config = (
     GiGPOConfig()
-    .environment(
-        "ALFWorld",
-        env_config={
-            # Made up on the spot, whatever data there is: the smallest rooms, and the simplest of the six tasks.
-            "data": "",
-            "num_receptacles": 4,
-            "num_objects": 2,
-            "task_types": ["pick_and_place_simple"],
-            "max_steps": 15,
-            # By what is true in the game: "Nothing happens." would else be one anchor state, wherever it is said.
-            "anchor_state": "game",
-        },
-    )
-    .language_model(model_path=str(embedded_model_path("Household")))
-    .generation(max_prompt_tokens=768, max_response_tokens=32)
+    .environment("ALFWorldTiny")
+    .language_model(model_path=str(embedded_model_path("ALFWorldTiny")))
+    .generation(max_prompt_tokens=160, max_response_tokens=32)
     .training(
         group_size=8,
         groups_per_iteration=8,
-        num_minibatches=4,
-        # Far above what suits a model of billions of parameters: this one has 0.4 million.
+        num_minibatches=2,
+        # Far above what suits a model of billions of parameters: this one has half a million.
         lr=5e-4,
         adam_betas=(0.9, 0.95),
         weight_decay=0.0,
+        # A win is worth 10, an invalid action costs 0.1. Without a floor, a group that differs only in its number of
+        # invalid actions would move the weights as much as one in which some members won.
         advantage_std_floor=1.0,
     )
-    .evaluation(evaluation_duration=64)
+    .evaluation(evaluation_duration=128)
     # All in one process: with a model this small, actors cost more than they bring.
     .env_runners(num_env_runners=0)
     .learners(num_learners=0)

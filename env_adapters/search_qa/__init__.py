@@ -1,0 +1,32 @@
+"""Question answering with a search engine, in the settings of Search-R1 (Jin et al. 2025, arXiv 2503.09516)."""
+
+from __future__ import annotations
+
+from rllib_gigpo.agent_formats import AgentFormat
+from rllib_gigpo.environment_entry import EnvironmentEntry
+
+# The question comes last, at a constant distance from where the answer begins: a tiny model copies from there, and
+# hardly from a question at the beginning. The first turn of the history shows the question, too.
+SEARCH_QA_PROMPT = """\
+Answer the question. Reply <think> reason </think><search> what to look up </search>, or, once you know the answer, \
+<think> reason </think><answer> the answer alone </answer>.
+{% for turn in history %}
+{% if turn.observation != task %}
+{{ turn.observation }}
+{% endif %}
+{{ turn.action or "(no valid action)" }}
+{% endfor %}
+{% if observation != task %}
+{{ observation }}
+{% endif %}
+Question: {{ task }}"""
+
+SEARCH_QA = EnvironmentEntry(
+    name="SearchQA",
+    entry_point="rllib_gigpo.env_adapters.search_qa.search_qa:SearchQA",
+    agent_format=AgentFormat(
+        prompt_template=SEARCH_QA_PROMPT,
+        history_length="full",
+        response_parser="rllib_gigpo.env_adapters.search_qa.responses:search_or_answer",
+    ),
+)

@@ -1,0 +1,75 @@
+"""Builds the embedded model of SearchQA from nothing.
+
+    python -m rllib_gigpo.env_adapters.search_qa.embedded_search_qa OUT
+
+How it is warmed up, and on what, says `env_adapters/warm_up.py`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from rllib_gigpo.agent_formats import Turn as EarlierTurn
+from rllib_gigpo.env_adapters import embedded_model_path
+from rllib_gigpo.env_adapters.demonstrations import Turn
+from rllib_gigpo.env_adapters.search_qa import SEARCH_QA
+from rllib_gigpo.env_adapters.search_qa.expert import Search
+from rllib_gigpo.env_adapters.search_qa.generated_questions import generated_question
+from rllib_gigpo.env_adapters.search_qa.generated_world import world
+from rllib_gigpo.env_adapters.search_qa.search_qa import SearchQA
+from rllib_gigpo.env_adapters.warm_up import WarmUp, build
+
+# What the model knows: one passage a search. Of three, it would have to find the right one.
+TINY_OPTIONS: Mapping[str, Any] = {"topk": 1}
+HOPS = (1, 2)
+
+
+def spaced_response(thought: str, action: str) -> str:
+    """The response of a thought and an action, with a blank behind every opening tag: names then are the same tokens
+    wherever they stand."""
+    return f"<think> {thought}</think>{action.replace('>', '> ', 1)}"
+
+
+def warm_up_settings() -> WarmUp:
+    """The settings of the warm-up."""
+    return WarmUp(
+        reading_steps=500,
+        reading_learning_rate=3e-3,
+        weak_expert_probability=0.3,
+        weak_steps=100,
+        weak_learning_rate=1.5e-3,
+        response=spaced_response,
+        tags=("<think>", "</think>", "<search>", "</search>", "<answer>", "</answer>"),
+        donor=embedded_model_path("Household"),
+    )
+
+
+def game(task: int) -> Generator[Turn, str, None]:
+    """A question of SearchQA with one or two hops, for demonstrations."""
+    hops = HOPS[task % len(HOPS)]
+    env = _environment(hops)
+    observation, info = env.reset(options={"task": task // len(HOPS)})
+    search = Search(generated_question(info["task_description"], hops=hops), world())
+    history: list[EarlierTurn] = []
+    ended = False
+    while not ended:
+        action = yield search.turn(observation=observation, history=history)
+        history.append(EarlierTurn(observation, action))
+        observation, _, terminated, truncated, info = env.step(action)
+        search.looks_up(action)
+        ended = terminated or truncated
+
+
+@cache
+def _environment(hops: int) -> SearchQA:
+    return SearchQA(hops=hops, **TINY_OPTIONS)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(f"usage: python -m {__spec__.name} OUT")
+    build(Path(sys.argv[1]), game, SEARCH_QA.agent_format, warm_up_settings())

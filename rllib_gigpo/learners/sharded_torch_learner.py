@@ -1,0 +1,135 @@
+"""A torch learner that can share its models with other learners (FSDP2), and whose state is numpy arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed
+from ray.rllib.core.learner.torch.torch_learner import TorchLearner
+from ray.rllib.core.rl_module.multi_rl_module import MultiRLModule
+from ray.rllib.utils.annotations import override
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from transformers import PreTrainedModel
+
+from rllib_gigpo.learners.optimizers import map_buffers
+from rllib_gigpo.rl_modules.sharded_network import like, shard_network
+from rllib_gigpo.rl_modules.weights import array_to_tensor, tensor_to_array
+
+FSDP = "fsdp"
+
+
+class ShardedTorchLearner(TorchLearner):
+    """With config.sharding "fsdp" a learner holds a part of each model and of its optimizer's state; with None it holds
+    all of them, as RLlib's does (DDP where there are several).
+
+    A sharded learner cannot be asked for its state alone: `ShardedLearnerGroup` asks all at once. Read from the config
+    besides: mixed_precision (of sharded models: passes compute in bfloat16).
+    """
+
+    _mesh: DeviceMesh | None = None
+
+    def policy_ids(self) -> list[str]:
+        """The modules that act, sorted."""
+        return sorted(self.module.keys())
+
+    def learning_rate(self, module_id: str) -> Any:
+        """A number, or a schedule [[timestep, value], …]."""
+        raise NotImplementedError
+
+    def probe(self, module_id: str) -> tuple[np.ndarray, np.ndarray]:
+        """What proves the weights of a module to an engine: token ids and their log-probs."""
+        raise NotImplementedError
+
+    @override(TorchLearner)
+    def build(self) -> None:
+        super().build()
+        self._gathered_optimizers: dict[str, Any] | None = None
+        self._gathered_probes: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+
+    @override(TorchLearner)
+    def _make_module(self) -> MultiRLModule:
+        module = super()._make_module()
+        if self.config.sharding == FSDP:
+            self._mesh = init_device_mesh(self._device.type, (torch.distributed.get_world_size(),))
+            # Here, since optimizers are made next, and of the parts.
+            for module_id in sorted(module.keys()):
+                self.shard(module[module_id].network)
+        return module
+
+    @override(TorchLearner)
+    def _make_modules_ddp_if_necessary(self) -> None:
+        if self._mesh is None:
+            super()._make_modules_ddp_if_necessary()
+
+    def shard(self, network: PreTrainedModel) -> None:
+        """Spreads a model over the learners, in place, where the config says so."""
+        if self._mesh is not None:
+            shard_network(network, self._mesh, mixed_precision=self.config.mixed_precision)
+
+    def gather(self, *, with_optimizers: bool) -> None:
+        """Collects the whole state on the first learner, in host memory; all learners must be asked at once.
+
+        Until `release` the first learner answers `get_state` and `probe`, and saves itself, as one that is not sharded.
+        """
+        keep = self._learner_index == 0
+        for module_id in self.policy_ids():
+            probe = self.probe(module_id)
+            self.module[module_id].gather(keep=keep)
+            if keep:
+                self._gathered_probes[module_id] = probe
+        if with_optimizers:
+            states = self._whole_optimizer_states()
+            self._gathered_optimizers = states if keep else None
+
+    def release(self) -> None:
+        """Drops what `gather` has collected."""
+        for module_id in self.policy_ids():
+            self.module[module_id].release()
+        self._gathered_probes = {}
+        self._gathered_optimizers = None
+
+    # RLlib's own conversion of optimizer state knows no bfloat16, and no parts.
+
+    @override(TorchLearner)
+    def _get_optimizer_state(self) -> dict[str, Any]:
+        if self._mesh is None:
+            return self._whole_optimizer_states()
+        if self._gathered_optimizers is None:
+            raise RuntimeError("the optimizers' state is spread over all learners; read it through ShardedLearnerGroup")
+        return self._gathered_optimizers
+
+    def _whole_optimizer_states(self) -> dict[str, Any]:
+        return {
+            name: {
+                "module_id": self._optimizer_name_to_module[name],
+                "state": map_buffers(lambda _, buffer: tensor_to_array(buffer), optimizer.state_dict()),
+            }
+            for name, optimizer in self._named_optimizers.items()
+        }
+
+    @override(TorchLearner)
+    def _set_optimizer_state(self, state: dict[str, Any]) -> None:
+        super()._set_optimizer_state(
+            {name: {**entry, "state": self._own_part(name, entry["state"])} for name, entry in state.items()}
+        )
+        for name, optimizer in self._named_optimizers.items():
+            lr = self.learning_rate(self._optimizer_name_to_module[name])
+            # A schedule goes on where the checkpoint left it. A fixed rate is the config's, which may have changed: a
+            # trial of population-based training takes another's checkpoint and keeps its own rate.
+            if isinstance(lr, int | float):
+                self._set_optimizer_lr(optimizer, lr)
+
+    def _own_part(self, name: str, state: dict[str, Any]) -> dict[str, Any]:
+        """An optimizer's whole state, arrays, as tensors; of buffers that are spread like their parameter, the part."""
+        optimizer = self._named_optimizers.get(name)
+        params = [] if optimizer is None else [param for group in optimizer.param_groups for param in group["params"]]
+
+        def part(index: int, array: np.ndarray) -> torch.Tensor:
+            buffer = array_to_tensor(array)
+            # A count of steps has no shape, and belongs to a parameter as a whole.
+            is_spread = self._mesh is not None and buffer.shape == params[index].shape
+            return like(params[index].detach(), buffer) if is_spread else buffer
+
+        return map_buffers(part, state)

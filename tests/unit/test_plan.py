@@ -1,0 +1,248 @@
+"""`rllib plan`: sizes of models, memory of learners and engines, placements, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+from typer.testing import CliRunner
+
+from rllib_gigpo import registry
+from rllib_gigpo.algorithms.gigpo import GiGPOConfig
+from rllib_gigpo.cli.config_file import load_config_file
+from rllib_gigpo.cli.example_header import example_header
+from rllib_gigpo.cli.main import app
+from rllib_gigpo.env_adapters import embedded_model_path
+from rllib_gigpo.planning import PlanRefusedError, plan
+from rllib_gigpo.planning.memory import GIB, TrainingSettings, learner_memory, saved_bytes_per_token
+from rllib_gigpo.planning.model_dimensions import PUBLIC_MODELS, model_dimensions
+
+pytestmark = pytest.mark.unit
+
+ROOT = Path(__file__).parents[2]
+PAPERS = [name for name in registry.example_names() if example_header(name).kind == "paper"]
+SETTINGS = TrainingSettings(
+    model=PUBLIC_MODELS["Qwen2.5-1.5B-Instruct"],
+    bytes_per_weight=4,
+    lora_rank=None,
+    has_adam=True,
+    has_reference=True,
+    has_critic=False,
+    is_distributed=False,
+    micro_batch_tokens=2560,
+    max_tokens=2560,
+    response_share=0.2,
+)
+
+
+def small_config(model_type: str) -> Any:
+    return AutoConfig.for_model(
+        model_type,
+        vocab_size=100,
+        hidden_size=64,
+        intermediate_size=160,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=16,
+        tie_word_embeddings=model_type == "qwen2",
+    )
+
+
+@pytest.mark.parametrize("model_type", ["qwen2", "qwen3", "llama"])
+def test_the_weights_of_a_model_directory_are_counted(model_type: str, tmp_path: Path) -> None:
+    config = small_config(model_type)
+    config.save_pretrained(tmp_path)
+    with torch.device("meta"):
+        lm = AutoModelForCausalLM.from_config(config)
+    found = model_dimensions(tmp_path)
+    assert found.num_parameters() == sum(parameter.numel() for parameter in lm.parameters())
+
+
+@pytest.mark.parametrize(
+    ("name", "billions"),
+    # As their authors state them.
+    [
+        ("Qwen2.5-1.5B-Instruct", 1.54),
+        ("Qwen2.5-7B-Instruct", 7.61),
+        ("Llama-3.2-1B-Instruct", 1.24),
+        ("Qwen2.5-VL-3B-Instruct", 3.75),
+    ],
+)
+def test_public_models_are_known_by_name(name: str, billions: float) -> None:
+    assert model_dimensions(f"/nowhere/{name}").num_parameters() / 1e9 == pytest.approx(billions, abs=0.01)
+
+
+def test_an_unknown_model_names_the_nearest() -> None:
+    with pytest.raises(ValueError, match=r"has no config.json.*did you mean Qwen2.5-7B-Instruct\?"):
+        model_dimensions("models/qwen2.5-7b-Instruct")
+
+
+@pytest.mark.parametrize("model_type", ["qwen2", "qwen3", "llama"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_bytes_of_a_backward_pass_are_those_that_autograd_keeps(model_type: str, dtype: torch.dtype) -> None:
+    """Of one more layer; the rest of the model is in the logits."""
+    rows, length = 2, 32
+
+    def kept(layers: int) -> int:
+        config = small_config(model_type)
+        config.num_hidden_layers, config.layer_types = layers, ["full_attention"] * layers
+        lm = AutoModelForCausalLM.from_config(config).to(dtype)
+        weights = {parameter.untyped_storage().data_ptr() for parameter in lm.parameters()}
+        saved: dict[int, torch.Tensor] = {}  # holds the tensors, or their addresses would be used again
+
+        def pack(tensor: torch.Tensor) -> torch.Tensor:
+            saved[tensor.untyped_storage().data_ptr()] = tensor
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            lm(input_ids=torch.ones(rows, length, dtype=torch.int64), use_cache=False, logits_to_keep=1)
+        return sum(t.untyped_storage().nbytes() for at, t in saved.items() if at not in weights)
+
+    config = small_config(model_type)
+    per_layer = (kept(3) - kept(2)) / (rows * length)
+    dimensions = replace(
+        PUBLIC_MODELS["Qwen2.5-0.5B-Instruct"],
+        layers=1,
+        hidden=config.hidden_size,
+        intermediate=config.intermediate_size,
+        heads=4,
+        kv_heads=2,
+        head_size=16,
+        has_head_norms=model_type == "qwen3",
+    )
+    estimate = saved_bytes_per_token(dimensions, dtype.itemsize, with_adapter=False)
+    # The attention's own buffers depend on the kernel.
+    assert estimate == pytest.approx(per_layer, rel=0.1)
+
+
+def test_what_a_learner_holds_follows_from_the_config() -> None:
+    weights = 4 * SETTINGS.model.num_parameters()
+    whole = learner_memory(SETTINGS)
+    assert (whole.weights, whole.gradients, whole.optimizer, whole.reference) == (
+        weights,
+        weights,
+        2 * weights,
+        weights,
+    )
+    several = learner_memory(replace(SETTINGS, is_distributed=True, has_critic=True, has_reference=False))
+    assert (several.weights, several.gradients, several.reference) == (2 * weights, 4 * weights, 0)
+    spread = learner_memory(replace(SETTINGS, is_distributed=True, shards=4))
+    assert spread.weights == spread.gradients == -(-weights // 4)
+    assert 0 < spread.gathered < 4 * weights
+    adapter = 4 * SETTINGS.model.num_adapter_parameters(16)
+    with_lora = learner_memory(replace(SETTINGS, lora_rank=16, bytes_per_weight=2))
+    assert (with_lora.weights, with_lora.reference) == (adapter + weights // 2, 0)
+    assert (with_lora.gradients, with_lora.optimizer) == (adapter, 2 * adapter)
+    recomputed = learner_memory(replace(SETTINGS, recomputes_layers=True))
+    assert recomputed.activations < whole.activations / 10
+    assert learner_memory(replace(SETTINGS, micro_batch_tokens=2 * 2560)).activations == 2 * whole.activations
+
+
+def gigpo(model: str = "Qwen2.5-1.5B-Instruct", **training: Any) -> GiGPOConfig:
+    return (
+        GiGPOConfig()
+        .environment("ALFWorld")
+        .language_model(model_path=f"models/{model}")
+        .generation(engine="vllm")
+        .training(**{"kl_coeff": 0.01, "micro_batch_tokens": 2560, **training})
+    )
+
+
+def test_a_config_without_gpus_is_placed() -> None:
+    split = plan(gigpo(), num_gpus=2, gpu_memory_gib=80)
+    assert (split.placement, split.settings["num_learners"], split.settings["num_env_runners"]) == ("split", 1, 1)
+    one = plan(gigpo(), num_gpus=1, gpu_memory_gib=80)
+    assert one.placement == "colocated"
+    # More than a half for one of them: Ray cannot put two learners on one GPU.
+    assert one.settings["num_gpus_per_learner"] < 0.5 < one.settings["num_gpus_per_env_runner"]
+    assert one.fullest_gpu <= one.gpu_memory
+    assert one.settings["engine_options"]["gpu_memory_utilization"] < 0.6
+    weights = 4 * one.num_parameters
+    assert (one.delivery_bytes, one.shared_memory_bytes) == (weights, 2 * weights)
+
+
+@pytest.mark.parametrize(
+    ("config", "gpus", "memory", "message"),
+    [
+        (gigpo("Qwen2.5-7B-Instruct"), 4, 80, r"weights 28.4.*lora_rank=64.*num_learners=3, sharding='fsdp'"),
+        (gigpo(micro_batch_tokens=16_384), 2, 80, r"gradient_checkpointing=True\) it needs"),
+        (gigpo(micro_batch_tokens=200_000), 2, 80, r"set training\(micro_batch_tokens=\d+\)"),
+        (gigpo().env_runners(num_env_runners=2, num_gpus_per_env_runner=1), 1, 24, "leave the GPUs to nobody"),
+        (
+            gigpo()
+            .env_runners(num_env_runners=2, num_gpus_per_env_runner=1)
+            .learners(num_learners=1, num_gpus_per_learner=1),
+            2,
+            80,
+            "asks for 3 GPUs, and there are 2",
+        ),
+        (
+            gigpo()
+            .env_runners(num_env_runners=2, num_gpus_per_env_runner=0.5)
+            .learners(num_learners=2, num_gpus_per_learner=0.5),
+            2,
+            80,
+            "two learners on one GPU",
+        ),
+        (gigpo().generation(engine_options={"gpu_memory_utilization": 0.1}), 2, 80, "an engine needs"),
+    ],
+)
+def test_what_cannot_fit_is_refused_with_what_would_help(config: Any, gpus: int, memory: float, message: str) -> None:
+    placement = "config" if config.num_env_runners else "split"
+    with pytest.raises(PlanRefusedError, match=message):
+        plan(config, num_gpus=gpus, gpu_memory_gib=memory, placement=placement)  # type: ignore[arg-type]
+
+
+def test_the_micro_batch_that_a_refusal_names_fits() -> None:
+    with pytest.raises(PlanRefusedError) as refused:
+        plan(gigpo(micro_batch_tokens=200_000), num_gpus=2, gpu_memory_gib=80)
+    tokens = int(str(refused.value).partition("micro_batch_tokens=")[2].partition(")")[0])
+    assert plan(gigpo(micro_batch_tokens=tokens), num_gpus=2, gpu_memory_gib=80).learner.total <= 80 * GIB
+
+
+@pytest.mark.parametrize("example", PAPERS)
+def test_a_setting_of_the_papers_fits_their_machine_or_says_what_would(example: str) -> None:
+    """A policy and a critic of 7 billion parameters do not fit GPUs of 80 GB where learners hold whole copies."""
+    (experiment,) = load_config_file(ROOT / "tuned_examples" / f"{example}.py")
+    header = example_header(example)
+    hardware = header.hardware
+    gpus = int(hardware.split()[0])
+    if "whole copies" in hardware:  # critics are not spread over learners
+        assert header.algorithm == "ppo"
+        with pytest.raises(PlanRefusedError, match="lora_rank=64"):
+            plan(experiment.config, num_gpus=gpus, gpu_memory_gib=80)
+        return
+    found = plan(experiment.config, num_gpus=gpus, gpu_memory_gib=80, placement="config")
+    assert found.processes.num_gpus == gpus
+    assert found.fullest_gpu <= 80 * GIB
+    # Of a group, at least, nobody waits.
+    assert found.engine.requests_in_cache >= 8
+
+
+def test_the_command_prints_a_table_or_json_and_refuses() -> None:
+    example = str(ROOT / "tuned_examples" / "gigpo" / "alfworld_qwen25_1_5b.py")
+    result = CliRunner().invoke(app, ["plan", example, "--gpus", "2", "--gpu-memory", "80"])
+    assert result.exit_code == 0, result.output
+    assert "none of them was measured on a GPU" in result.stdout
+    result = CliRunner().invoke(app, ["plan", example, "--gpus", "2", "--json"])
+    (found,) = json.loads(result.stdout).values()
+    assert found["placement"] == "split" and not found["is_measured_on_gpus"]
+    result = CliRunner().invoke(app, ["plan", example, "--gpus", "2", "--gpu-memory", "24"])
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("Error: Qwen2.5-1.5B-Instruct does not fit 2 GPUs of 24 GiB.")
+    result = CliRunner().invoke(app, ["plan", example, "--placement", "anywhere"])
+    assert "--placement 'anywhere' must be one of" in result.stderr
+
+
+def test_the_tiny_examples_can_be_planned_too() -> None:
+    example = str(ROOT / "tuned_examples" / "gigpo" / "ezpoints_text_tiny.py")
+    result = CliRunner().invoke(app, ["plan", example, "--gpus", "1", "--json"])
+    (found,) = json.loads(result.stdout).values()
+    assert found["model"] == embedded_model_path("EZPoints").name

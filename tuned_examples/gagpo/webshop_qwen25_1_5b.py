@@ -1,0 +1,18 @@
+"""GAGPO on WebShop, Qwen2.5-1.5B-Instruct.
+
+    hf download Qwen/Qwen2.5-1.5B-Instruct --local-dir models/Qwen2.5-1.5B-Instruct
+    rllib train file tuned_examples/gagpo/webshop_qwen25_1_5b.py
+
+Source: GAGPO's paper, arXiv 2605.13217, which leaves out λ, γ, clip range, KL and group size: those are the defaults
+here, and GiGPO's.
+Hardware: 2 GPUs of 80 GB as in the paper.
+Expected: 88.6 and 78.1 % score and success on WebShop (the paper).
+Run here: no, for want of GPUs; the tests run it with a tiny model.
+"""
+
+from rllib_gigpo.algorithms.gagpo import GAGPOConfig
+from rllib_gigpo.tuned_examples.papers.webshop import STOP, webshop
+
+config = webshop(GAGPOConfig(), model="Qwen2.5-1.5B-Instruct", num_gpus=2)
+
+stop = STOP

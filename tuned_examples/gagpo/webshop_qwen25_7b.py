@@ -1,0 +1,19 @@
+"""GAGPO on WebShop, Qwen2.5-7B-Instruct.
+
+    hf download Qwen/Qwen2.5-7B-Instruct --local-dir models/Qwen2.5-7B-Instruct
+    rllib train file tuned_examples/gagpo/webshop_qwen25_7b.py
+
+Source: GAGPO's paper, arXiv 2605.13217, which leaves out λ, γ, clip range, KL and group size: those are the defaults
+here, and GiGPO's.
+Hardware: 4 GPUs of 80 GB in the paper, with the weights sharded over them. Learners here hold whole copies,
+142 GiB each before activations; see the LoRA setting for such a machine.
+Expected: 90.3 and 77.5 % score and success on WebShop (the paper).
+Run here: no, for want of GPUs; the tests run it with a tiny model.
+"""
+
+from rllib_gigpo.algorithms.gagpo import GAGPOConfig
+from rllib_gigpo.tuned_examples.papers.webshop import STOP, webshop
+
+config = webshop(GAGPOConfig(), model="Qwen2.5-7B-Instruct", num_gpus=4)
+
+stop = STOP

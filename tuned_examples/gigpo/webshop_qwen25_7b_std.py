@@ -1,0 +1,18 @@
+"""GiGPO w/ std on WebShop, Qwen2.5-7B-Instruct.
+
+    hf download Qwen/Qwen2.5-7B-Instruct --local-dir models/Qwen2.5-7B-Instruct
+    rllib train file tuned_examples/gigpo/webshop_qwen25_7b_std.py
+
+Source: GiGPO's paper, Feng et al. 2025, arXiv 2505.10978.
+Hardware: 4 GPUs of 80 GB in the paper, with the weights sharded over them. Learners here hold whole copies,
+142 GiB each before activations; see the LoRA setting for such a machine.
+Expected: 84.4 and 72.8 % score and success on WebShop (the paper).
+Run here: no, for want of GPUs; the tests run it with a tiny model.
+"""
+
+from rllib_gigpo.algorithms.gigpo import GiGPOConfig
+from rllib_gigpo.tuned_examples.papers.webshop import STOP, webshop
+
+config = webshop(GiGPOConfig(), model="Qwen2.5-7B-Instruct", num_gpus=4).training(advantage_norm="std")
+
+stop = STOP

@@ -1,0 +1,1 @@
+"""What the settings of the papers share, an environment a file; no configurations themselves."""

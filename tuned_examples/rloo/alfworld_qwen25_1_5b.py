@@ -1,0 +1,17 @@
+"""RLOO on ALFWorld, Qwen2.5-1.5B-Instruct: a baseline of GiGPO's paper.
+
+    hf download Qwen/Qwen2.5-1.5B-Instruct --local-dir models/Qwen2.5-1.5B-Instruct
+    rllib train file tuned_examples/rloo/alfworld_qwen25_1_5b.py
+
+Source: GiGPO's paper, Feng et al. 2025, arXiv 2505.10978, where RLOO is a baseline.
+Hardware: 2 GPUs of 80 GB as in the paper.
+Expected: 69.7 % success on ALFWorld, all task types (GiGPO's paper).
+Run here: no, for want of GPUs; the tests run it with a tiny model.
+"""
+
+from rllib_gigpo.algorithms.rloo import RLOOConfig
+from rllib_gigpo.tuned_examples.papers.alfworld import STOP, alfworld
+
+config = alfworld(RLOOConfig(), model="Qwen2.5-1.5B-Instruct", num_gpus=2)
+
+stop = STOP
