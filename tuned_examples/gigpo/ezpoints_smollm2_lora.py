@@ -33,7 +33,7 @@ config = (
     .language_model(model_path="models/smollm2-135m-instruct", lora_rank=32, lora_alpha=64)
     .agent_format(prompt_template=PROMPT)
     .generation(max_prompt_tokens=256, max_response_tokens=24)
-    # Without a floor, groups that differ in their number of invalid actions alone would weigh as much as one with a win.
+    # Without a floor, groups that differ in their invalid actions alone would weigh as much as one with a win.
     .training(
         group_size=8, groups_per_iteration=8, num_minibatches=1, lr=2e-4, weight_decay=0.0, advantage_std_floor=1.0
     )
