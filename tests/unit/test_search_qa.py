@@ -32,9 +32,9 @@ from rllib_gigpo.env_adapters.search_qa.information import information
 from rllib_gigpo.env_adapters.search_qa.questions import Question, read_questions
 from rllib_gigpo.env_adapters.search_qa.responses import act_of, search_or_answer
 from rllib_gigpo.env_adapters.search_qa.scores import exact_match, f1_score, normalized
-from rllib_gigpo.env_adapters.search_qa.search_qa import SearchQA
 from rllib_gigpo.retrieval.passages import Passage, RetrievalFailure
 from tests.environment_cases import ROOT, fingerprints_in_other_processes, passes_gymnasiums_checker, with_status
+from tests.search_qa_cases import first_answers
 
 pytestmark = pytest.mark.unit
 
@@ -263,20 +263,8 @@ def test_the_contract_is_kept() -> None:
     assert with_status(results, "fail", "warning") == {}
 
 
-def first_answers() -> str:
-    """What some tasks and seeds show, and what a search finds for them."""
-    env = SearchQA(hops=2)
-    shown: list[Any] = []
-    for start in (*({"options": {"task": task}} for task in (0, 5, TASKS)), *({"seed": seed} for seed in range(3))):
-        observation, info = env.reset(**start)
-        shown += [observation, info, env.step("<search>a town on the river Isk</search>")]
-    return repr(shown)
-
-
 def test_two_fresh_processes_show_the_same() -> None:
-    elsewhere = fingerprints_in_other_processes(
-        "first_answers()", "from tests.unit.test_search_qa import first_answers"
-    )
+    elsewhere = fingerprints_in_other_processes("first_answers()", "from tests.search_qa_cases import first_answers")
     assert elsewhere == {first_answers()}
 
 
