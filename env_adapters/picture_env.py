@@ -74,7 +74,7 @@ class PictureEnv(GeneratedTaskEnv[Any]):
     def _game_info(self) -> dict[str, Any]:
         """The info, but for `anchor_state`."""
 
-    def render(self) -> np.ndarray | None:
+    def render(self) -> Any:
         """The picture of now, uint8[H, W, 3], with `render_mode="rgb_array"`; else None.
 
         Raises:
