@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -36,10 +36,10 @@ Think first, then act. Answer as <think>your reasoning</think><action>your actio
 )
 
 
-def default_agent_format(env: Any) -> AgentFormat:
-    """The agent format of a registered environment's name, or the generic one."""
+def default_agent_format(env: Any, env_config: Mapping[str, Any] | None = None) -> AgentFormat:
+    """The agent format of a registered environment's name with these options, or the generic one."""
     if isinstance(env, str) and env in registry.environment_names():
-        return registry.environment(env).agent_format
+        return registry.environment(env).agent_format_of(env_config or {})
     return GENERIC_AGENT_FORMAT
 
 

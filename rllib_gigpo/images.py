@@ -39,9 +39,10 @@ def check_image(image: Any, name: str = "image") -> None:
 
 def image_key(image: np.ndarray) -> str:
     """32 hexadecimal digits, equal where shape and content of two images uint8[H, W, 3] are."""
-    digest = hashlib.blake2b(repr(image.shape).encode(), digest_size=16)
+    # Processors have instructions for SHA-256, which make it twice as fast as BLAKE2.
+    digest = hashlib.sha256(repr(image.shape).encode(), usedforsecurity=False)
     digest.update(np.ascontiguousarray(image).data)
-    return digest.hexdigest()
+    return digest.hexdigest()[:32]
 
 
 class StoredImage:

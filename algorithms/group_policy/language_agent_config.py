@@ -276,7 +276,7 @@ class LanguageAgentConfig(AlgorithmConfig):
 
     def resolved_agent_format(self) -> AgentFormat:
         """The environment's agent format with the parts that this config replaces."""
-        base = default_agent_format(self.env)
+        base = default_agent_format(self.env, self.env_config)
         template = base.prompt_template if self.prompt_template is None else self.prompt_template
         # The environment's own length of history was meant for a template that shows some.
         default_length = base.history_length if PromptTemplate(template).shows_history else 0

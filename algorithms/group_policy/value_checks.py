@@ -36,6 +36,7 @@ _NUMBERS_OR_NONE = (
     "importance_weight_cap",
     "lora_alpha",
     "similarity_threshold",
+    "image_tolerance",
     "value_clip",
     "env_step_timeout_s",
     "env_worker_memory_limit_mb",
