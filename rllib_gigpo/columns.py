@@ -1,7 +1,8 @@
 """Names of what an episode carries per step, shared by env runners, connectors and algorithms."""
 
 # SingleAgentEpisode.extra_model_outputs, one value per step.
-PROMPT_IDS = "prompt_ids"  # int32[P]: the whole prompt, as given to the engine
+PROMPT_IDS = "prompt_ids"  # int32[P]: the whole prompt, as given to the engine; one id per token of an image
+PROMPT_IMAGES = "prompt_images"  # tuple[StoredImage, ...]: the prompt's images, in their order
 RESPONSE_IDS = "response_ids"  # int32[R]: the tokens that were sampled, end-of-sequence token included
 ROLLOUT_LOGP = "rollout_logp"  # float32[R]: log-probability of each sampled token under the sampling distribution
 WEIGHTS_VERSION = "weights_version"  # int: version of the weights that sampled the response

@@ -267,7 +267,7 @@ class GroupPolicyConfig(LanguageAgentConfig):
 
     @override(AlgorithmConfig)
     def get_default_rl_module_spec(self) -> RLModuleSpec:
-        from rllib_gigpo.rl_modules.causal_lm_rl_module import CausalLMRLModule
+        from rllib_gigpo.rl_modules.module_choice import language_module_class
 
         lora = LoraSettings(self.lora_rank or 0, self.lora_alpha, self.lora_targets, seed=self.seed or 0)
         model_config = {
@@ -275,9 +275,10 @@ class GroupPolicyConfig(LanguageAgentConfig):
             "dtype": self.model_dtype,
             "attn_implementation": self.attn_implementation,
             "lora": lora._asdict() if lora.rank else None,
+            "freeze_vision_tower": self.freeze_vision_tower,
             "gradient_checkpointing": self.gradient_checkpointing,
         }
-        return RLModuleSpec(module_class=CausalLMRLModule, model_config=model_config)
+        return RLModuleSpec(module_class=language_module_class(self.model_path), model_config=model_config)
 
     @override(AlgorithmConfig)
     def get_config_for_module(self, module_id: str) -> Self:

@@ -1,4 +1,4 @@
-"""Sweeps as the command runs them: killed with -9 and resumed, and with trials that take over each other's weights."""
+"""A sweep as the command runs it, killed with -9 and resumed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-pytestmark = pytest.mark.system
+# Processes that import Ray and torch, one after the other: minutes on a busy machine.
+pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 
 CONFIG = {
     "model_path": "embedded",
@@ -64,7 +65,7 @@ def test_a_sweep_that_was_killed_is_resumed_and_names_its_best_trial(tmp_path: P
         process.wait()
     (ended,) = [name for name, iterations in results(tmp_path).items() if len(iterations) == 2]
 
-    done = subprocess.run([*command, "--resume"], env=ENVIRONMENT, capture_output=True, text=True, timeout=280)
+    done = subprocess.run([*command, "--resume"], env=ENVIRONMENT, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr[-2000:]
     trials = results(tmp_path)
     assert len(trials) == 3
@@ -76,23 +77,3 @@ def test_a_sweep_that_was_killed_is_resumed_and_names_its_best_trial(tmp_path: P
     assert scores.keys() == trials.keys()
     assert scores[sweep["best"]] == max(scores.values())
     assert f"best by env_runners/success_rate: {sweep['best']}" in done.stdout
-
-
-def test_population_based_training_exchanges_checkpoints(tmp_path: Path) -> None:
-    file = sweep_file(tmp_path, iterations=3, lr={"grid_search": [1e-3, 1e-6]})
-    scheduler = {
-        "perturbation_interval": 1,
-        "quantile_fraction": 0.5,
-        "hyperparam_mutations": {"lr": [1e-3, 3e-3]},
-        # Each waits for the other, so that there is always one to learn from.
-        "synch": True,
-    }
-    options = ["--storage-path", str(tmp_path), "--checkpoint-freq", "1", "--ray-num-cpus", "2", "--scheduler", "pbt"]
-    command = [*RLLIB, "train", "file", str(file), *options, "--scheduler-config", json.dumps(scheduler)]
-    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=280)
-    assert done.returncode == 0, done.stderr[-2000:]
-    (run,) = tmp_path.glob("sweep-*")
-    # A line for each time that a trial took over another's weights.
-    assert (run / "pbt_global.txt").read_text().splitlines()
-    assert all(iterations[-1] == 3 for iterations in results(tmp_path).values())
-    assert json.loads((run / "trials.json").read_text())["best"] is not None
