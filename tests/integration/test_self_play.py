@@ -66,8 +66,9 @@ def test_copies_are_kept_in_turn_and_the_first_version_stays(tmp_path: Any) -> N
     # What plays is what is kept: the engines have proved it, and the modules count their acts.
     rollouts = result["env_runners"]
     assert rollouts["modules"][LEARNER]["steps"] == rollouts["agents"]["player"]["steps"]
-    opponents = {name: own for name, own in rollouts["modules"].items() if name != LEARNER}
-    assert sum(own["steps"] for own in opponents.values()) == rollouts["agents"]["opponent"]["steps"]
+    # NaN where RLlib knows a metric from an iteration before, and a module has not been drawn in this one.
+    steps = [own["steps"] for name, own in rollouts["modules"].items() if name != LEARNER]
+    assert np.nansum(steps) == rollouts["agents"]["opponent"]["steps"]
     assert rollouts["agents"]["player"]["return_mean"] == pytest.approx(rollouts["modules"][LEARNER]["return_mean"])
     evaluated = algo.evaluate()["env_runners"]
     assert set(evaluated["modules"]) == {LEARNER, FIRST_VERSION}
