@@ -5,7 +5,7 @@
 Prints seconds of processor time (the best of several, so that other work on the machine matters little) and the ratio
 of the plain version to ours, and checks that both agree. The rows look like ALFWorld's: rollout groups of 8
 trajectories of up to 50 steps, observations of 300 characters, 10 % invalid actions. Similarity grouping is measured on
-6,400 rows, against the loop over difflib ratios, which takes minutes; images are 1,920 of 160×160×3.
+6,400 rows, against the loop over difflib ratios, which takes minutes. Images have a benchmark of their own, images.py.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from rllib_gigpo.connectors.anchor_states import anchor_state_ids
 
 MEMBERS, LONGEST, STATES, GAMMA, LAMBDA, PENALTY = 8, 50, 120, 0.95, 0.95, 0.1
 CHARACTERS, THRESHOLD, SIMILARITY_ROWS = 300, 0.95, 6_400
-IMAGES, IMAGE_SHAPE, IMAGE_STATES, TUPLE_IMAGES = 1_920, (160, 160, 3), 400, 96
 REPEATS = 5
 
 
@@ -58,13 +57,6 @@ def make_similar_observations(rows: int) -> list[str]:
     states = [" ".join(rng.choice(vocabulary, 60))[: CHARACTERS - 6] for _ in range(STATES)]
     visits = zip(rng.integers(0, STATES, rows), rng.integers(0, 100, rows), strict=True)
     return [f"{states[state]} {number:05d}" for state, number in visits]
-
-
-def make_images() -> tuple[np.ndarray, np.ndarray]:
-    """uint8[IMAGES, *IMAGE_SHAPE] with repeats, and the rollout group of each."""
-    rng = np.random.default_rng(2)
-    states = rng.integers(0, 256, (IMAGE_STATES, *IMAGE_SHAPE), dtype=np.uint8)
-    return states[rng.integers(0, IMAGE_STATES, IMAGES)], np.arange(IMAGES) // (IMAGES // 16)
 
 
 def plain_anchor_ids(keys: Iterable[Any], group_ids: np.ndarray) -> list[int]:
@@ -210,26 +202,12 @@ def measure_similarity(rows: int) -> None:
         report(rows, f"similarity grouping, {similarity}", ours, plain)
 
 
-def measure_images() -> None:
-    images, group_ids = make_images()
-    again = list(repeat((), 3))
-    ours, ids = best_seconds(partial(anchor_state_ids, images, group_ids), again)
-    plain, plain_ids = best_seconds(lambda: plain_anchor_ids((i.tobytes() for i in images), group_ids), again)
-    assert ids.tolist() == plain_ids
-    report(IMAGES, "images, against bytes as keys", ours, plain)
-    few, few_groups = images[:TUPLE_IMAGES], group_ids[:TUPLE_IMAGES]
-    ours, _ = best_seconds(partial(anchor_state_ids, few, few_groups), again)
-    plain, _ = best_seconds(lambda: plain_anchor_ids((tuple(i.flatten().tolist()) for i in few), few_groups), [()])
-    report(TUPLE_IMAGES, "images, against tuples as keys", ours, plain)
-
-
 def main(sizes: list[int]) -> None:
     print(f"{'rows':>8}  {'part':<34}{'ours s':>10}{'plain s':>10}{'ratio':>8}")
     seconds = [measure_rows(rows) for rows in sizes]
     if len(sizes) > 1:
         growth = seconds[-1] / seconds[0]
         print(f"{sizes[-1] / sizes[0]:.0f} times the rows take grouping and GiGPO {growth:.1f} times as long")
-    measure_images()
     measure_similarity(SIMILARITY_ROWS)
 
 

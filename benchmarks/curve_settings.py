@@ -109,11 +109,12 @@ class Suite:
     """An environment, and what all runs in it share.
 
     Attributes:
-        environment: Registered name; the embedded model of that name is trained.
+        environment: Registered name; the embedded model for it and its options is trained.
         iterations: Training iterations of a run.
         training: Arguments of `training()`, the same for every algorithm.
         env_config: Options of the environment.
         stages: The variants, in the order in which they run.
+        seeds: Of the runs.
     """
 
     environment: str
@@ -121,6 +122,7 @@ class Suite:
     training: Mapping[str, Any]
     env_config: Mapping[str, Any] = field(default_factory=dict)
     stages: tuple[tuple[Variant, ...], ...] = STAGES
+    seeds: tuple[int, ...] = SEEDS
 
 
 # For models of 0.4 million parameters; the sizes and rates of tuned_examples/gigpo/*_text_tiny.py.
@@ -178,6 +180,30 @@ SUITES = {
         env_config={"min_solution_length": 4, "max_solution_length": 6, "max_steps": 8},
         stages=(_crossed(("token",), 1.0),),
     ),
+    # From pictures, with a vision-language model.
+    "ezpoints_image": Suite(
+        "EZPoints",
+        iterations=40,
+        training={**_SHARED, "groups_per_iteration": 8, "lr": 3e-4},
+        env_config={"observation": "image", "image_size": 56},  # SMALL_PICTURES of the adapter
+        stages=(_crossed(("token",), 1.0),),
+        seeds=SEEDS[:3],
+    ),
+    "sokoban_image": Suite(
+        "Sokoban",
+        iterations=30,
+        training={**_SHARED, "groups_per_iteration": 16, "lr": 5e-4},
+        # EASY_PICTURES of the adapter, without the published -0.1 a step.
+        env_config={
+            "observation": "image",
+            "min_solution_length": 2,
+            "max_solution_length": 4,
+            "max_steps": 6,
+            "step_reward": 0.0,
+        },
+        stages=(_crossed(("token",), 1.0),),
+        seeds=SEEDS[:3],
+    ),
     # On ALFWorld's own engine, which the extra `alfworld` installs.
     "alfworld": Suite(
         "ALFWorldTiny",
@@ -224,7 +250,7 @@ class Run:
             algorithm_class(self.algorithm)
             .get_default_config()
             .environment(suite.environment, env_config=dict(suite.env_config))
-            .language_model(model_path=str(embedded_model_path(suite.environment)))
+            .language_model(model_path=str(embedded_model_path(suite.environment, **suite.env_config)))
             .generation(max_prompt_tokens=160, max_response_tokens=32)
             .training(**suite.training)
             .training(ratio=self.ratio, clip_low=clip_low, clip_high=clip_high)
@@ -256,7 +282,7 @@ def variant_of(suite: str, algorithm: str, ratio: str, floor: float, setting: st
 def planned_runs(suite: str) -> Iterator[Run]:
     """All runs of a suite; within a stage seed by seed, so that runs to compare finish together."""
     for stage in SUITES[suite].stages:
-        for seed, variant in product(SEEDS, stage):
+        for seed, variant in product(SUITES[suite].seeds, stage):
             yield Run(suite, variant.algorithm, variant.ratio, variant.advantage_std_floor, seed, variant.text)
 
 

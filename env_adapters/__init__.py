@@ -8,6 +8,7 @@ from typing import Any
 import gymnasium as gym
 
 from rllib_gigpo import registry
+from rllib_gigpo.environment_entry import shows_images
 
 
 def make_env(name: str, **options: Any) -> gym.Env:
@@ -19,13 +20,15 @@ def make_env(name: str, **options: Any) -> gym.Env:
     return registry.environment(name).make(**options)
 
 
-def embedded_model_path(name: str) -> Path:
-    """Directory of the tiny language model that ships with an environment.
+def embedded_model_path(name: str, **options: Any) -> Path:
+    """Directory of the tiny language model that ships with an environment; with `observation="image"` among its
+    options, of the vision-language model for its pictures.
 
     Raises:
-        ValueError: No environment has that name, or it ships no model.
+        ValueError: No environment has that name, or it ships no such model.
     """
-    path = registry.environment(name).embedded_model
+    path = registry.environment(name).embedded_model_of(options)
     if path is None:
-        raise ValueError(f"environment {name!r} ships no embedded model; give the directory of a causal language model")
+        pictures = " for its pictures" if shows_images(options) else ""
+        raise ValueError(f"environment {name!r} ships no embedded model{pictures}; give the directory of another model")
     return path

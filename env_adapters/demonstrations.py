@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from rllib_gigpo.agent_formats import AgentFormat, PromptTemplate
 from rllib_gigpo.agent_formats import Turn as EarlierTurn
 from rllib_gigpo.env_adapters.generated_tasks import TASKS
+from rllib_gigpo.rl_modules.embedded import PictureRow
 
 
 class Turn(NamedTuple):
     """What a player is shown before an action, and what an expert makes of it.
 
     Attributes:
-        observation: What the environment shows.
+        observation: What the environment shows: a text, or a dict of "text" and "image".
         task: The `task_description`, or None.
         step: How many actions the player took before.
         thought: A correct reading of observation and task that never names the action.
@@ -27,7 +28,7 @@ class Turn(NamedTuple):
         history: The earlier turns, where the prompt shows them.
     """
 
-    observation: str
+    observation: Any
     task: str | None
     step: int
     thought: str
@@ -67,8 +68,39 @@ def demonstrations(
     With `most_per_situation`, turns in a situation that has come up as often are played but not shown: most of a game
     may be search, and a model that sees little else learns little else.
     """
-    rng = np.random.default_rng(seed)
     prompt = PromptTemplate(agent_format.prompt_template)
+    for turn, action in _shown_turns(game, episodes, played_by_expert, shown_by_expert, most_per_situation, seed):
+        yield _user_message(prompt, turn, turn.observation), response(turn.thought, action)
+
+
+def picture_demonstrations(
+    game: Game,
+    agent_format: AgentFormat,
+    *,
+    episodes: int,
+    played_by_expert: float,
+    shown_by_expert: float | None = None,
+    most_per_situation: int | None = None,
+    response: Response = think_action_response,
+    seed: int,
+) -> Iterator[PictureRow]:
+    """As `demonstrations`, of a game that shows dicts of "text" and "image"."""
+    prompt = PromptTemplate(agent_format.prompt_template)
+    for turn, action in _shown_turns(game, episodes, played_by_expert, shown_by_expert, most_per_situation, seed):
+        message = _user_message(prompt, turn, turn.observation["text"])
+        yield PictureRow(turn.observation["image"], message, response(turn.thought, action))
+
+
+def _shown_turns(
+    game: Game,
+    episodes: int,
+    played_by_expert: float,
+    shown_by_expert: float | None,
+    most_per_situation: int | None,
+    seed: int,
+) -> Iterator[tuple[Turn, str]]:
+    """Turns, and the action that each is shown with."""
+    rng = np.random.default_rng(seed)
     times: Counter[Hashable] = Counter()
 
     def choose(turn: Turn, expert_probability: float) -> str:
@@ -83,15 +115,14 @@ def demonstrations(
             shown = played if shown_by_expert is None else choose(turn, shown_by_expert)
             times[turn.situation] += 1
             if most_per_situation is None or times[turn.situation] <= most_per_situation:
-                user_message = prompt.render(
-                    observation=turn.observation,
-                    history=turn.history,
-                    step=turn.step,
-                    task=turn.task,
-                    admissible_actions=turn.possible_actions,
-                )
-                yield user_message, response(turn.thought, shown)
+                yield turn, shown
             try:
                 turn = turns.send(played)
             except StopIteration:
                 turn = None
+
+
+def _user_message(prompt: PromptTemplate, turn: Turn, text: str) -> str:
+    return prompt.render(
+        observation=text, history=turn.history, step=turn.step, task=turn.task, admissible_actions=turn.possible_actions
+    )

@@ -1,7 +1,8 @@
 """Names of what an episode carries per step, shared by env runners, connectors and algorithms."""
 
 # SingleAgentEpisode.extra_model_outputs, one value per step.
-PROMPT_IDS = "prompt_ids"  # int32[P]: the whole prompt, as given to the engine
+PROMPT_IDS = "prompt_ids"  # int32[P]: the whole prompt, as given to the engine; one id per token of an image
+PROMPT_IMAGES = "prompt_images"  # tuple[StoredImage, ...]: the prompt's images, in their order
 RESPONSE_IDS = "response_ids"  # int32[R]: the tokens that were sampled, end-of-sequence token included
 ROLLOUT_LOGP = "rollout_logp"  # float32[R]: log-probability of each sampled token under the sampling distribution
 WEIGHTS_VERSION = "weights_version"  # int: version of the weights that sampled the response
@@ -25,3 +26,6 @@ ENDING = "ending"  # str, last info: see rllib_gigpo.env_runners.endings
 # The same, in the episodes of a multi-agent environment's agents only.
 ENTERED_AT = "entered_at"  # int, infos[0]: step of the environment, 0 for `reset`, that first showed the agent anything
 ENV_STEPS = "env_steps"  # int, last info: steps of the environment until the trajectory's end
+
+# MultiAgentEpisode.custom_data, for a policy_mapping_fn, beside GROUP_ID, MEMBER and TASK.
+IN_EVALUATION = "in_evaluation"  # bool

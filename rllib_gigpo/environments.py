@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import import_module
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 from gymnasium import spaces
 from ray.tune.registry import ENV_CREATOR, _global_registry
 
 from rllib_gigpo import registry
 from rllib_gigpo.agent_formats import AgentFormat
 from rllib_gigpo.env_runners.environment_worker import make_registered
+from rllib_gigpo.images import IMAGE, TEXT
 
 # For environments that bring no format of their own.
 GENERIC_AGENT_FORMAT = AgentFormat(
@@ -34,10 +36,10 @@ Think first, then act. Answer as <think>your reasoning</think><action>your actio
 )
 
 
-def default_agent_format(env: Any) -> AgentFormat:
-    """The agent format of a registered environment's name, or the generic one."""
+def default_agent_format(env: Any, env_config: Mapping[str, Any] | None = None) -> AgentFormat:
+    """The agent format of a registered environment's name with these options, or the generic one."""
     if isinstance(env, str) and env in registry.environment_names():
-        return registry.environment(env).agent_format
+        return registry.environment(env).agent_format_of(env_config or {})
     return GENERIC_AGENT_FORMAT
 
 
@@ -75,21 +77,45 @@ def environment_creator(env: Any) -> Callable[[Any], Any]:
     return creator
 
 
-def check_text_observations(space: gym.Space | None) -> None:
-    """Raises ValueError where a text-only model would not see what an environment shows: a picture, or another array.
+def check_observation_space(space: gym.Space | None, *, model_path: str | None) -> None:
+    """Raises ValueError where a model would not see what an environment shows: an array that is no image, or an image
+    where it reads text alone.
 
     Args:
         space: The observation space; None where it is not known.
+        model_path: The model's directory; None of one that is elsewhere, and reads text.
     """
+    from rllib_gigpo.rl_modules.module_choice import language_module_class
+
+    reads_images = language_module_class(model_path).reads_images
+    if reads_images and _is_text_with_image(space):
+        return
     parts = space.spaces if isinstance(space, spaces.Dict) else {"": space}
     unseen = sorted(name for name, part in parts.items() if isinstance(part, spaces.Box))
     if unseen:
         names = ", ".join(repr(name) for name in unseen if name)
+        shows = f"the environment shows arrays{f' ({names})' if names else ''} in its observation space"
+        if reads_images:
+            raise ValueError(
+                f"{shows}, {space}, but what a vision-language model sees is Dict(text=Text, image=Box(0, 255, "
+                "(height, width, 3), uint8)). Wrap the environment"
+            )
+        where = "" if model_path is None else f" in {model_path}"
         raise ValueError(
-            f"the environment shows arrays{f' ({names})' if names else ''} in its observation space, but the model "
-            "reads text alone and would not see them. Have the environment show text, as with env_config="
-            '{"observation": "text"} of the card games, or wrap it'
+            f"{shows}, but the model{where} reads text alone and would not see them. Have the environment "
+            'show text, as with env_config={"observation": "text"} of the card games, or wrap it; or choose a '
+            f"vision-language model of {', '.join(registry.rl_module_names()) or 'a kind that is registered'}"
         )
+
+
+def _is_text_with_image(space: gym.Space | None) -> bool:
+    """Whether observations are a dict of a text and an image; heights and widths may be anything."""
+    if not isinstance(space, spaces.Dict) or set(space.spaces) != {TEXT, IMAGE}:
+        return False
+    text, image = space[TEXT], space[IMAGE]
+    if not isinstance(text, spaces.Text) or not isinstance(image, spaces.Box):
+        return False
+    return image.dtype == np.uint8 and len(image.shape) == 3 and image.shape[2] == 3
 
 
 def is_multi_agent(env: Any) -> bool | None:

@@ -1,4 +1,4 @@
-"""Finds algorithms, environments and tuned examples by name, through the entry points of installed distributions.
+"""Finds algorithms, environments, tuned examples and RLModules by name, through entry points of distributions.
 
 The platform so knows none of them by import, and other distributions can add their own:
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 ALGORITHMS = "rllib_gigpo.algorithms"
 ENVIRONMENTS = "rllib_gigpo.environments"
 EXAMPLES = "rllib_gigpo.examples"
+RL_MODULES = "rllib_gigpo.rl_modules"
 
 
 def algorithm_names() -> list[str]:
@@ -73,6 +74,17 @@ def example_names() -> list[str]:
 def example_module(name: str) -> str:
     """The module of the tuned example of that name, not imported. Raises ValueError for an unknown name."""
     return _entry(EXAMPLES, "example", name).module
+
+
+def rl_module_names() -> list[str]:
+    """The kinds of models, by `model_type`, that have an RLModule of their own, sorted."""
+    return sorted(_entries(RL_MODULES))
+
+
+def rl_module_class(model_type: str) -> Any | None:
+    """What is registered for models with this `model_type` in their config.json; None where nothing is."""
+    entry = _entries(RL_MODULES).get(model_type)
+    return None if entry is None else entry.load()
 
 
 def register_with_ray() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 from ray.rllib.policy.sample_batch import MultiAgentBatch
+
+from rllib_gigpo.images import StoredImage
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,8 @@ class TokenRows:
             token; values of steps are the same for every token of the response.
         value_targets: float32[M] or None, what the critic learns; laid out like `values`.
         module_ids: str[T] or None, the module that sampled each row; None where there is one module only.
+        images: object[T] or None, a tuple for each row: handles of its prompt's images, in the order of their
+            placeholders. None where no row has any. Pixels are not in here, see `rllib_gigpo.images`.
     """
 
     token_ids: np.ndarray
@@ -76,6 +81,7 @@ class TokenRows:
     values: np.ndarray | None = None
     value_targets: np.ndarray | None = None
     module_ids: np.ndarray | None = None
+    images: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -102,6 +108,7 @@ class TokenRows:
             weights_version=self.weights_version[indices],
             **self._optional_columns(of_response),
             module_ids=None if self.module_ids is None else self.module_ids[indices],
+            images=None if self.images is None else self.images[indices],
         )
 
     def first_response_tokens(self) -> TokenRows:
@@ -168,6 +175,7 @@ class TokenRows:
         in_loss: np.ndarray | None = None,
         weights_version: np.ndarray | None = None,
         module_ids: np.ndarray | None = None,
+        images: Sequence[tuple[StoredImage, ...]] | None = None,
     ) -> TokenRows:
         """Packs T prompts (int[P_i]), responses (int[R_i]) and their log-probabilities (float[R_i]).
 
@@ -195,6 +203,7 @@ class TokenRows:
             if weights_version is None
             else np.asarray(weights_version, np.int64),
             module_ids=module_ids,
+            images=_image_column(images) if images is not None and any(images) else None,
         )
 
     @classmethod
@@ -219,6 +228,15 @@ class TokenRows:
 
 # Columns of TokenRows with one value per response token that not every algorithm has.
 _OPTIONAL_COLUMNS = ("old_logp", "reference_logp", "token_advantages", "values", "value_targets")
+
+
+def _image_column(images: Sequence[tuple[StoredImage, ...]]) -> np.ndarray:
+    """object[T] of T tuples."""
+    column = np.empty(len(images), object)
+    # One by one: numpy would make a table of tuples of equal length.
+    for row, of_row in enumerate(images):
+        column[row] = tuple(of_row)
+    return column
 
 
 class TokenRowBatch(MultiAgentBatch):

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from rllib_gigpo.agent_formats import encode_prompt
 
 
-def assert_small_and_without_pickle(directory: Path) -> None:
+def assert_small_and_without_pickle(directory: Path, *, more_files: Iterable[str] = ()) -> None:
     """The directory holds an ordinary model in float32 safetensors, and no more than 2 MB."""
     files = {path.name: path.stat().st_size for path in directory.iterdir()}
     assert sum(files.values()) < 2_000_000
@@ -24,6 +24,7 @@ def assert_small_and_without_pickle(directory: Path) -> None:
         "model.safetensors",
         "tokenizer.json",
         "tokenizer_config.json",
+        *more_files,
     }
     with safe_open(directory / "model.safetensors", "pt") as weights:
         assert {weights.get_slice(name).get_dtype() for name in weights.keys()} == {"F32"}  # noqa: SIM118

@@ -32,6 +32,7 @@ GENERATED = {
     "Points24": ("Points24", {}),
     "Points24 image": ("Points24", {"observation": "image", "solvable_only": True}),
     "Sokoban": ("Sokoban", {"num_boxes": 2}),
+    "Sokoban image": ("Sokoban", {"num_boxes": 2, "observation": "image", "cell_pixels": 28}),
 }
 
 

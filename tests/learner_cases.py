@@ -62,6 +62,7 @@ def build_learner_group(
     dtype: Any = "float32",
     lora: LoraSettings | None = None,
     critic: bool = False,
+    freeze_vision_tower: bool = False,
     gradient_checkpointing: bool = False,
     **settings: Any,
 ) -> LearnerGroup:
@@ -70,7 +71,13 @@ def build_learner_group(
     config = AlgorithmConfig().learners(learner_class=learner_class, num_learners=num_learners)
     for name, value in {**_SETTINGS, **(_CRITIC_SETTINGS if critic else {}), **settings}.items():
         setattr(config, name, value)
-    policy = causal_lm_spec(str(model_directory), dtype=dtype, lora=lora, gradient_checkpointing=gradient_checkpointing)
+    policy = causal_lm_spec(
+        str(model_directory),
+        dtype=dtype,
+        lora=lora,
+        freeze_vision_tower=freeze_vision_tower,
+        gradient_checkpointing=gradient_checkpointing,
+    )
     spec = policy.as_multi_rl_module_spec()
     if critic:
         spec.add_modules({critic_id(DEFAULT_MODULE_ID): critic_spec(policy)})

@@ -10,6 +10,7 @@ from ray.rllib.utils.annotations import override
 
 from rllib_gigpo.algorithms.group_policy.group_policy_config import GroupPolicyConfig
 from rllib_gigpo.connectors.anchor_states import Anchor, AnchorStateGrouping
+from rllib_gigpo.connectors.image_grouping import check_image_tolerance
 from rllib_gigpo.connectors.similarity_grouping import Similarity, check_similarity
 
 
@@ -21,6 +22,7 @@ class AnchoredPolicyConfig(GroupPolicyConfig):
         self.anchor: Anchor = "auto"
         self.similarity_threshold: float | None = None
         self.similarity: Similarity = "indel"
+        self.image_tolerance: float | None = None
 
     @override(GroupPolicyConfig)
     def training(
@@ -29,6 +31,7 @@ class AnchoredPolicyConfig(GroupPolicyConfig):
         anchor: Anchor = NotProvided,
         similarity_threshold: float | None = NotProvided,
         similarity: Similarity = NotProvided,
+        image_tolerance: float | None = NotProvided,
         **kwargs: Any,
     ) -> AnchoredPolicyConfig:
         """Sets the training parameters.
@@ -40,11 +43,13 @@ class AnchoredPolicyConfig(GroupPolicyConfig):
                 equal ones.
             similarity: "indel" compares by the longest common subsequence, and the order of rows does not matter;
                 "difflib" groups as the published GiGPO code does. See `connectors.similarity_grouping`.
+            image_tolerance: Pictures count as the same anchor state where no block of 8 × 8 pixels differs by more
+                levels (of 0 … 255) in its mean. None: only equal ones. See `connectors.image_grouping`.
             kwargs: As in `GroupPolicyConfig.training`.
         """
         super().training(**kwargs)
         self._set(anchor=anchor, similarity_threshold=similarity_threshold, similarity=similarity)
-        return self
+        return self._set(image_tolerance=image_tolerance)
 
     @override(GroupPolicyConfig)
     def validate(self) -> None:
@@ -55,6 +60,7 @@ class AnchoredPolicyConfig(GroupPolicyConfig):
             )
         try:
             check_similarity(self.similarity_threshold, self.similarity)
+            check_image_tolerance(self.image_tolerance)
         except ValueError as problem:
             self._value_error(str(problem))
 
@@ -62,6 +68,9 @@ class AnchoredPolicyConfig(GroupPolicyConfig):
     def anchor_connectors(self) -> list[ConnectorV2]:
         return [
             AnchorStateGrouping(
-                anchor=self.anchor, similarity_threshold=self.similarity_threshold, similarity=self.similarity
+                anchor=self.anchor,
+                similarity_threshold=self.similarity_threshold,
+                similarity=self.similarity,
+                image_tolerance=self.image_tolerance,
             )
         ]

@@ -23,6 +23,13 @@ def check_compile(config: Any) -> Iterator[str]:
             f"torch_compile_learner_what_to_compile={whole!r} does not apply: micro-batches are made within an update. "
             f"Leave it at {TorchCompileWhatToCompile.FORWARD_TRAIN!r}."
         )
+    from rllib_gigpo.rl_modules.module_choice import language_module_class
+
+    if language_module_class(config.model_path).reads_images:
+        yield (
+            f"torch_compile_learner=True does not apply to the vision-language model {config.model_path}: set it to "
+            "False."
+        )
     from torch._dynamo import list_backends
 
     backend, known = config.torch_compile_learner_dynamo_backend, list_backends(exclude_tags=())

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
-import json
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
@@ -19,7 +17,7 @@ from rllib_gigpo.algorithms.group_policy.sharding_checks import check_sharding
 from rllib_gigpo.algorithms.group_policy.value_checks import check_dictionary, check_value_types
 from rllib_gigpo.environments import check_environment
 from rllib_gigpo.rl_modules.lora import check_lora_targets
-from rllib_gigpo.rl_modules.model_directory import validate_model_directory
+from rllib_gigpo.rl_modules.model_directory import read_model_config, validate_model_directory
 
 # RLlib and Tune put these into a config dict though they are not attributes of a config.
 _RLLIB_SPECIAL_KEYS = frozenset(
@@ -248,6 +246,7 @@ def check_model(config: Any) -> Iterator[str]:
                 "Environments that ship a tiny model name its directory: registry.environment(name).embedded_model."
             )
         validate_model_directory(config.model_path)
+        check_vision_tower(config.model_path, freeze=config.freeze_vision_tower)
         if config.lora_rank is not None:
             check_lora_targets(config.model_path, config.lora_targets)
         _check_context_length(config)
@@ -255,10 +254,21 @@ def check_model(config: Any) -> Iterator[str]:
         yield str(problem)
 
 
+def check_vision_tower(model_path: str, *, freeze: bool) -> None:
+    """Raises ValueError where the vision tower of a model that has none is to be frozen."""
+    from rllib_gigpo.rl_modules.module_choice import language_module_class
+
+    if freeze and not language_module_class(model_path).reads_images:
+        raise ValueError(
+            f"freeze_vision_tower=True does nothing: the model {model_path} reads text alone. Leave it out."
+        )
+
+
 def _check_context_length(config: Any) -> None:
     """Raises ValueError where a full prompt and response do not fit into the model's context."""
-    model_config = json.loads((Path(config.model_path) / "config.json").read_text())
-    context = model_config.get("max_position_embeddings")
+    model_config = read_model_config(config.model_path)
+    # Of a vision-language model, its language model's, which may stand apart.
+    context = {**model_config, **model_config.get("text_config", {})}.get("max_position_embeddings")
     needed = config.max_prompt_tokens + config.max_response_tokens
     if context is not None and needed > context:
         raise ValueError(

@@ -25,7 +25,7 @@ from rllib_gigpo.algorithms.group_policy.model_path import absolute_model_path
 from rllib_gigpo.connectors.actions import ActionParser, ResponseDecoder
 from rllib_gigpo.connectors.prompts import HistoryMemory, PromptBuilder
 from rllib_gigpo.env_runners.rollout_plan import TrajectoryBudget
-from rllib_gigpo.environments import check_text_observations, default_agent_format
+from rllib_gigpo.environments import check_observation_space, default_agent_format
 from rllib_gigpo.inference.protocol import SamplingParams
 from rllib_gigpo.rl_modules.lora import Targets
 
@@ -42,6 +42,7 @@ class LanguageAgentConfig(AlgorithmConfig):
         self.lora_rank: int | None = None
         self.lora_alpha: float | None = None
         self.lora_targets: Targets = "all-linear"
+        self.freeze_vision_tower = False
         self.gradient_checkpointing = False
         # agent_format()
         self.prompt_template: str | None = None
@@ -82,23 +83,26 @@ class LanguageAgentConfig(AlgorithmConfig):
         lora_rank: int | None = NotProvided,
         lora_alpha: float | None = NotProvided,
         lora_targets: Targets = NotProvided,
+        freeze_vision_tower: bool = NotProvided,
         gradient_checkpointing: bool = NotProvided,
     ) -> Self:
         """Sets the model that is trained.
 
         Args:
-            model_path: Hugging Face directory with config, safetensors weights, tokenizer and chat template. A relative
-                one is made absolute.
+            model_path: Hugging Face directory with config, safetensors weights, tokenizer and chat template, and the
+                image processor where the model reads images. A relative one is made absolute.
             model_dtype: "float32" or "bfloat16", of the weights in learners and engines.
             attn_implementation: As in `AutoModelForCausalLM.from_pretrained`.
             lora_rank: Trains a float32 LoRA adapter of this rank and not the model itself. None: trains all weights.
             lora_alpha: The adapter is scaled by lora_alpha / lora_rank. None: a scale of 1.
             lora_targets: Layers with an adapter: "all-linear", or a list of names such as "q_proj".
+            freeze_vision_tower: Keeps the vision tower of a vision-language model as it is. False: it is trained too.
             gradient_checkpointing: Learners compute activations again in the backward pass instead of keeping them:
                 less memory, about a third more time.
         """
         self._set(model_path=absolute_model_path(model_path), model_dtype=model_dtype)
         self._set(attn_implementation=attn_implementation, gradient_checkpointing=gradient_checkpointing)
+        self._set(freeze_vision_tower=freeze_vision_tower)
         return self._set(lora_rank=lora_rank, lora_alpha=lora_alpha, lora_targets=lora_targets)
 
     def agent_format(
@@ -252,7 +256,7 @@ class LanguageAgentConfig(AlgorithmConfig):
 
     @override(AlgorithmConfig)
     def build_env_to_module_connector(self, env: Any = None, spaces: Any = None, device: Any = None) -> ConnectorV2:
-        check_text_observations(getattr(env, "single_observation_space", None))
+        check_observation_space(getattr(env, "single_observation_space", None), model_path=self.model_path)
         agent_format = self.resolved_agent_format()
         pipeline = super().build_env_to_module_connector(env=env, spaces=spaces, device=device)
         assert isinstance(pipeline, EnvToModulePipeline)
@@ -272,7 +276,7 @@ class LanguageAgentConfig(AlgorithmConfig):
 
     def resolved_agent_format(self) -> AgentFormat:
         """The environment's agent format with the parts that this config replaces."""
-        base = default_agent_format(self.env)
+        base = default_agent_format(self.env, self.env_config)
         template = base.prompt_template if self.prompt_template is None else self.prompt_template
         # The environment's own length of history was meant for a template that shows some.
         default_length = base.history_length if PromptTemplate(template).shows_history else 0

@@ -15,6 +15,7 @@ def with_module_configs(config: Any, spec: MultiRLModuleSpec) -> MultiRLModuleSp
     for module_id, module_spec in spec.rl_module_specs.items():
         if module_id in config.algorithm_config_overrides_per_module:
             own = config.get_config_for_module(module_id).get_default_rl_module_spec()
+            module_spec.module_class = own.module_class
             module_spec.model_config = {**(module_spec.model_config or {}), **own.model_config}
     if len(spec.rl_module_specs) > 1 and spec.multi_rl_module_class is MultiRLModule:
         from rllib_gigpo.rl_modules.shared_base import SharedBaseMultiRLModule

@@ -16,7 +16,7 @@ from ray.rllib.core.learner.learner_group import LearnerGroup
 
 from rllib_gigpo.env_runners.runner_answers import RunnerFailure, ServedWeights
 from rllib_gigpo.env_runners.runner_group import RunnerGroup
-from rllib_gigpo.inference.weights_probe import PROBE_TOLERANCE, probe_gap
+from rllib_gigpo.inference.weights_probe import PROBE_TOLERANCE, Probe, probe_gap
 from rllib_gigpo.learners.sharded_learner_group import ShardedLearnerGroup
 
 logger = logging.getLogger(__name__)
@@ -55,14 +55,14 @@ class WeightParcel:
         weights: Arrays by name, or a reference to that.
         version: Number of updates they have seen.
         num_bytes: Their size.
-        probe_ids: int32[16].
-        probe_logp: float32[15], the learner's log-probs of the probe's tokens behind the first.
+        probe: Of n tokens.
+        probe_logp: float32[n - 1], the learner's log-probs of the probe's tokens behind the first.
     """
 
     weights: Any
     version: int
     num_bytes: int
-    probe_ids: np.ndarray
+    probe: Probe
     probe_logp: np.ndarray
 
 
@@ -103,7 +103,7 @@ def _deliver(
         "module_id": module_id,
         "weights": parcel.weights,
         "version": parcel.version,
-        "probe_ids": parcel.probe_ids,
+        "probe": parcel.probe,
     }
     runner_ids = runners.alive()
     answers = runners.call("deliver", dict.fromkeys(runner_ids, arguments), timeout_s=timeout_s)
@@ -141,12 +141,12 @@ def pack_weights(
 
     def pack(learner: Any) -> WeightParcel:
         weights = learner.module[module_id].unwrapped().get_state(inference_only=True)
-        ids, logp = learner.probe(module_id)
+        probe, logp = learner.probe(module_id)
         return WeightParcel(
             weights=ray.put(weights) if by_reference else weights,
             version=learner._weights_seq_no,
             num_bytes=sum(array.nbytes for array in weights.values()),
-            probe_ids=ids,
+            probe=probe,
             probe_logp=logp,
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from rllib_gigpo.agent_formats import AgentFormat, OneOf
 from rllib_gigpo.env_adapters.gym_cards.prompts import (
@@ -13,16 +14,23 @@ from rllib_gigpo.env_adapters.gym_cards.prompts import (
 )
 from rllib_gigpo.environment_entry import EnvironmentEntry
 
+# `env_config` of the pictures that the embedded vision-language model was warmed up on.
+SMALL_PICTURES: dict[str, Any] = {"observation": "image", "image_size": 56}
+
+_IMAGE_MODEL = Path(__file__).parent / "embedded_models" / "cards_image"
+
 NUMBERLINE = EnvironmentEntry(
     name="NumberLine",
     entry_point="rllib_gigpo.env_adapters.gym_cards.number_line:NumberLine",
     agent_format=AgentFormat(prompt_template=NUMBERLINE_PROMPT),
+    embedded_image_model=_IMAGE_MODEL,
 )
 EZPOINTS = EnvironmentEntry(
     name="EZPoints",
     entry_point="rllib_gigpo.env_adapters.gym_cards.ezpoints:EZPoints",
     agent_format=AgentFormat(prompt_template=EZPOINTS_PROMPT),
     embedded_model=Path(__file__).parent / "embedded_models" / "ezpoints",
+    embedded_image_model=_IMAGE_MODEL,
 )
 POINTS24 = EnvironmentEntry(
     name="Points24",

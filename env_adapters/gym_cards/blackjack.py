@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from rllib_gigpo.env_adapters.gym_cards.card_env import CardEnv, ObservationMode, RewardScheme, check_reward_scheme
+from rllib_gigpo.env_adapters.gym_cards.card_env import CardEnv, RewardScheme, check_reward_scheme
 from rllib_gigpo.env_adapters.gym_cards.drawing import SIZE, blackjack_table
 from rllib_gigpo.env_adapters.gym_cards.hands import RANKS, SUITS
+from rllib_gigpo.env_adapters.picture_env import ObservationMode
 
 ACTIONS = ("stand", "hit")
 DEALER_STANDS_AT = 17
@@ -51,6 +52,7 @@ class Blackjack(CardEnv):
         sab: Whether to play by Sutton and Barto's rule for naturals.
         observation: "text" or "image".
         image_size: Height and width of the picture in pixels.
+        render_mode: "rgb_array" has `render()` return the picture.
 
     Raises:
         ValueError: An option has a value that is not allowed.
@@ -67,8 +69,15 @@ class Blackjack(CardEnv):
         sab: bool = False,
         observation: ObservationMode = "text",
         image_size: int = SIZE,
+        render_mode: str | None = None,
     ):
-        super().__init__(max_steps=max_steps, observation=observation, image_size=image_size, max_length=64)
+        super().__init__(
+            max_steps=max_steps,
+            observation=observation,
+            image_size=image_size,
+            render_mode=render_mode,
+            max_length=64,
+        )
         check_reward_scheme(reward_scheme)
         for option, value in (("natural", natural), ("sab", sab)):
             if not isinstance(value, bool):
@@ -133,6 +142,7 @@ class Blackjack(CardEnv):
         return f"Sum: {total(self._player)}. Usable ace: {ace}. Dealer shows: {'ace' if shown == 1 else shown}"
 
     def _image(self) -> np.ndarray:
+        self._started(self._deck)
         return blackjack_table(self._dealer[0], self._player)
 
     def _game_info(self) -> dict[str, Any]:

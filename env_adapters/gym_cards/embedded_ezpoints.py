@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from functools import cache
 from itertools import count
 from pathlib import Path
 
@@ -19,9 +18,8 @@ from transformers import PreTrainedTokenizerBase
 
 from rllib_gigpo.agent_formats import PromptTemplate, encode_prompt
 from rllib_gigpo.env_adapters.gym_cards import EZPOINTS
-from rllib_gigpo.env_adapters.gym_cards.arithmetic import evaluate
-from rllib_gigpo.env_adapters.gym_cards.ezpoints import END, MAX_FORMULA_PARTS, EZPoints
-from rllib_gigpo.env_adapters.gym_cards.hands import TARGET, hand_of_task
+from rllib_gigpo.env_adapters.gym_cards.ezpoints import EZPoints
+from rllib_gigpo.env_adapters.gym_cards.ezpoints_expert import expert_actions, tasks_by_numbers, unused_numbers
 from rllib_gigpo.rl_modules.embedded import build_causal_lm, build_tokenizer, save_model, warm_start
 
 SEED = 0
@@ -40,7 +38,7 @@ def demonstrations(*, episodes: int, expert_probability: float, seed: int) -> It
     rng = np.random.default_rng(seed)
     prompt = PromptTemplate(EZPOINTS.agent_format.prompt_template)
     env = EZPoints()
-    hands = _tasks_by_numbers()
+    hands = tasks_by_numbers()
     for _ in range(episodes):
         observation, info = env.reset(options={"task": int(rng.choice(hands[rng.integers(len(hands))]))})
         for step in count():
@@ -59,50 +57,8 @@ def demonstrations(*, episodes: int, expert_probability: float, seed: int) -> It
                 break
 
 
-def expert_actions(numbers: tuple[int, ...], formula: tuple[str, ...]) -> list[str]:
-    """The actions that win soonest from a formula; only "=" where nothing wins any more."""
-    shortest, actions = _shortest_win(numbers, formula)
-    return actions if shortest is not None else [END]
-
-
-@cache
-def _shortest_win(numbers: tuple[int, ...], formula: tuple[str, ...]) -> tuple[int | None, list[str]]:
-    """The least number of actions to a win, None if there is no win, and the actions that begin such a way."""
-    if len(formula) > MAX_FORMULA_PARTS:
-        return None, []
-    unused = _unused(numbers, formula)
-    if not unused and evaluate("".join(formula)) == TARGET:
-        return 1, [END]
-    ways = {part: _shortest_win(numbers, (*formula, part))[0] for part in (*unused, "+", "*")}
-    lengths = [length for length in ways.values() if length is not None]
-    if not lengths:
-        return None, []
-    return min(lengths) + 1, [part for part, length in ways.items() if length == min(lengths)]
-
-
-@cache
-def _tasks_by_numbers() -> list[list[int]]:
-    """For each of the 13 pairs of numbers some tasks that deal it.
-
-    Demonstrations take all pairs equally often. Dealt as the game deals them, five of six would want a sum, and a model
-    that has seen few products starts out with so little tendency to multiply that no group of rollouts finds it.
-    """
-    tasks: dict[tuple[int, ...], list[int]] = {}
-    for task in range(1000):
-        tasks.setdefault(hand_of_task(task).numbers, []).append(task)
-    return [tasks[numbers] for numbers in sorted(tasks)]
-
-
-def _unused(numbers: tuple[int, ...], formula: tuple[str, ...]) -> list[str]:
-    unused = [str(number) for number in numbers]
-    for part in formula:
-        if part in unused:
-            unused.remove(part)
-    return unused
-
-
 def _thought(numbers: tuple[int, ...], formula: tuple[str, ...]) -> str:
-    unused = " ".join(_unused(numbers, formula)) or "nothing"
+    unused = " ".join(unused_numbers(numbers, formula)) or "nothing"
     last = formula[-1] if formula else "nothing"
     return f"I have {unused} after {last}."
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from rllib_gigpo.env_adapters.gym_cards.card_env import ObservationMode, RewardScheme
+from rllib_gigpo.env_adapters.gym_cards.card_env import RewardScheme
 from rllib_gigpo.env_adapters.gym_cards.drawing import SIZE
 from rllib_gigpo.env_adapters.gym_cards.formula_game import END, FormulaGame
 from rllib_gigpo.env_adapters.gym_cards.hands import TARGET, Hand, hand_of_task
+from rllib_gigpo.env_adapters.picture_env import ObservationMode
 
 NUMBERS = tuple(str(number) for number in range(1, 11))
 OPERATORS = ("+", "*")
@@ -39,6 +40,7 @@ class EZPoints(FormulaGame):
         reward_scheme: "verl-agent" or "rl4vlm".
         observation: "text" or "image".
         image_size: Height and width of the picture in pixels.
+        render_mode: "rgb_array" has `render()` return the picture.
 
     Raises:
         ValueError: An option has a value that is not allowed.
@@ -57,12 +59,14 @@ class EZPoints(FormulaGame):
         reward_scheme: RewardScheme = "verl-agent",
         observation: ObservationMode = "text",
         image_size: int = SIZE,
+        render_mode: str | None = None,
     ):
         super().__init__(
             max_steps=max_steps,
             reward_scheme=reward_scheme,
             observation=observation,
             image_size=image_size,
+            render_mode=render_mode,
             highest_number=10,
             max_length=128,
         )

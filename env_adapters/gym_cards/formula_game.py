@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rllib_gigpo.env_adapters.gym_cards.arithmetic import evaluate
-from rllib_gigpo.env_adapters.gym_cards.card_env import CardEnv, ObservationMode, RewardScheme, check_reward_scheme
+from rllib_gigpo.env_adapters.gym_cards.card_env import CardEnv, RewardScheme, check_reward_scheme
 from rllib_gigpo.env_adapters.gym_cards.drawing import formula_table
 from rllib_gigpo.env_adapters.gym_cards.hands import Hand
+from rllib_gigpo.env_adapters.picture_env import ObservationMode
 
 END = "="
 SUCCESS_REWARD = 10.0
@@ -41,10 +42,17 @@ class FormulaGame(CardEnv):
         reward_scheme: RewardScheme,
         observation: ObservationMode,
         image_size: int,
+        render_mode: str | None,
         highest_number: int,
         max_length: int,
     ):
-        super().__init__(max_steps=max_steps, observation=observation, image_size=image_size, max_length=max_length)
+        super().__init__(
+            max_steps=max_steps,
+            observation=observation,
+            image_size=image_size,
+            render_mode=render_mode,
+            max_length=max_length,
+        )
         check_reward_scheme(reward_scheme)
         self._rl4vlm = reward_scheme == "rl4vlm"
         self._number_actions = frozenset(map(str, range(1, highest_number + 1)))

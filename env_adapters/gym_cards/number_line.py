@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rllib_gigpo.env_adapters.generated_tasks import check_integer
-from rllib_gigpo.env_adapters.gym_cards.card_env import CardEnv, ObservationMode
+from rllib_gigpo.env_adapters.gym_cards.card_env import CardEnv
 from rllib_gigpo.env_adapters.gym_cards.drawing import SIZE, number_line
+from rllib_gigpo.env_adapters.picture_env import ObservationMode
 
 ACTIONS = ("-", "+")
 
@@ -43,6 +44,7 @@ class NumberLine(CardEnv):
         max_steps: Steps after which an episode is truncated. None: twice `max_position`, as published.
         observation: "text" or "image".
         image_size: Height and width of the picture in pixels.
+        render_mode: "rgb_array" has `render()` return the picture.
 
     Raises:
         ValueError: An option has a value that is not allowed.
@@ -57,12 +59,14 @@ class NumberLine(CardEnv):
         max_steps: int | None = None,
         observation: ObservationMode = "text",
         image_size: int = SIZE,
+        render_mode: str | None = None,
     ):
         check_integer("max_position", max_position, lowest=1, highest=999)
         super().__init__(
             max_steps=2 * max_position if max_steps is None else max_steps,
             observation=observation,
             image_size=image_size,
+            render_mode=render_mode,
             max_length=64,
         )
         self._max_position = max_position

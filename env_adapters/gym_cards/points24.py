@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from rllib_gigpo.env_adapters.gym_cards.card_env import ObservationMode, RewardScheme
+from rllib_gigpo.env_adapters.gym_cards.card_env import RewardScheme
 from rllib_gigpo.env_adapters.gym_cards.drawing import SIZE
 from rllib_gigpo.env_adapters.gym_cards.formula_game import FormulaGame
 from rllib_gigpo.env_adapters.gym_cards.hands import Hand, points24_hand
+from rllib_gigpo.env_adapters.picture_env import ObservationMode
 
 
 class Points24(FormulaGame):
@@ -32,6 +33,7 @@ class Points24(FormulaGame):
         reward_scheme: "verl-agent" or "rl4vlm".
         observation: "text" or "image".
         image_size: Height and width of the picture in pixels.
+        render_mode: "rgb_array" has `render()` return the picture.
         solvable_only: Whether every hand makes 24. As published, about one hand in four does not.
         face_cards_as_ten: Whether J, Q and K count 10, as published, or 11, 12 and 13, which then are actions too.
 
@@ -52,6 +54,7 @@ class Points24(FormulaGame):
         reward_scheme: RewardScheme = "verl-agent",
         observation: ObservationMode = "text",
         image_size: int = SIZE,
+        render_mode: str | None = None,
         solvable_only: bool = False,
         face_cards_as_ten: bool = True,
     ):
@@ -63,6 +66,7 @@ class Points24(FormulaGame):
             reward_scheme=reward_scheme,
             observation=observation,
             image_size=image_size,
+            render_mode=render_mode,
             highest_number=10 if face_cards_as_ten else 13,
             max_length=128,
         )

@@ -1,4 +1,4 @@
-"""Sokoban as an environment: push boxes onto targets, on a grid of symbols."""
+"""Sokoban as an environment: push boxes onto targets, on a grid of symbols or in a picture."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from rllib_gigpo.env_adapters.generated_tasks import GeneratedTaskEnv, check_integer, text_space
+import numpy as np
+
+from rllib_gigpo.env_adapters.generated_tasks import check_integer, text_space
+from rllib_gigpo.env_adapters.picture_env import ObservationMode, PictureEnv
+from rllib_gigpo.env_adapters.sokoban.drawing import CELL_PIXELS, LARGEST_CELL, SMALLEST_CELL, drawn
 from rllib_gigpo.env_adapters.sokoban.levels import Level, level_of_task
 from rllib_gigpo.env_adapters.sokoban.rules import DIRECTIONS, Position, is_solved, move
 
@@ -14,10 +18,11 @@ from rllib_gigpo.env_adapters.sokoban.rules import DIRECTIONS, Position, is_solv
 SYMBOLS = ("#", "_", "O", "√", "X", "P", "S")
 
 
-class Sokoban(GeneratedTaskEnv[str]):
+class Sokoban(PictureEnv):
     """Boxes are pushed onto targets; solved when every box is on one.
 
-    Observation: text, the grid, one line a row, symbols separated by blanks.
+    Observation: text, the grid, one line a row, symbols separated by blanks. With `observation="image"` a dict of
+    "text", which is "", and "image", uint8[size · cell_pixels, size · cell_pixels, 3].
     Action: text, "up", "down", "left" or "right". It walks, or pushes one box; where wall or a second box is in the
     way nothing moves, which is a bad choice, but a legal one.
     Any other text, "" included, is a no-op: invalid, nothing moves, the step counts and costs `step_reward`. (In
@@ -31,7 +36,7 @@ class Sokoban(GeneratedTaskEnv[str]):
     `max_solution_length` moves.
 
     Infos hold `won`, `task_id`, `task_type`, `admissible_actions` (all four, always), `solution_length` (moves of the
-    level's shortest solution) and `boxes_on_target`, and after a step `is_action_valid`.
+    level's shortest solution) and `boxes_on_target`, after a step `is_action_valid`, and with images `anchor_state`.
 
     Args:
         size: Rows and columns of the grid, the walls of the border included.
@@ -46,6 +51,9 @@ class Sokoban(GeneratedTaskEnv[str]):
         symbols: Seven texts without blanks, all different: wall, floor, target, box on a target, box, player, player
             on a target.
         max_tries: Candidates looked at for a level of this difficulty.
+        observation: "text" or "image".
+        cell_pixels: Height and width of a cell in the picture; 16, as published, makes 96 × 96 of six rows.
+        render_mode: "rgb_array" has `render()` return the picture.
 
     Raises:
         ValueError: An option has a value that is not allowed.
@@ -67,10 +75,14 @@ class Sokoban(GeneratedTaskEnv[str]):
         solved_reward: float = 10.0,
         symbols: Sequence[str] = SYMBOLS,
         max_tries: int = 1000,
+        observation: ObservationMode = "text",
+        cell_pixels: int = CELL_PIXELS,
+        render_mode: str | None = None,
     ):
-        super().__init__(max_steps=max_steps)
         # In a grid of 4 no push is possible: player, box and target need three cells in a line.
         check_integer("size", size, lowest=5, highest=20)
+        check_integer("max_steps", max_steps, lowest=1)
+        check_integer("cell_pixels", cell_pixels, lowest=SMALLEST_CELL, highest=LARGEST_CELL)
         check_integer("num_boxes", num_boxes, lowest=1, highest=(size - 2) ** 2 // 4)
         # Each candidate is played backwards for up to four times as many moves.
         check_integer("max_solution_length", max_solution_length, lowest=1, highest=1000)
@@ -93,10 +105,16 @@ class Sokoban(GeneratedTaskEnv[str]):
         self._off_reward = _checked_reward("box_off_target_reward", box_off_target_reward)
         self._solved_reward = _checked_reward("solved_reward", solved_reward)
         self._symbols = _checked_symbols(symbols)
-        self.observation_space = text_space(
-            size * size * (max(map(len, self._symbols)) + 1), min_length=1, more_characters="".join(self._symbols)
+        longest = size * size * (max(map(len, self._symbols)) + 1)
+        super().__init__(
+            max_steps=max_steps,
+            observation=observation,
+            text=text_space(longest, min_length=1, more_characters="".join(self._symbols)),
+            caption=text_space(0),
+            picture_size=(size * cell_pixels, size * cell_pixels),
+            render_mode=render_mode,
         )
-        self.action_space = text_space(32)
+        self._cell_pixels = cell_pixels
         self._level: Level | None = None
         self._position: Position | None = None
 
@@ -116,7 +134,7 @@ class Sokoban(GeneratedTaskEnv[str]):
         self._level = level_of_task(task, **self._level_options)
         self._position = self._level.start
 
-    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+    def step(self, action: str) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Moves the player, or nothing.
 
         Raises:
@@ -137,7 +155,7 @@ class Sokoban(GeneratedTaskEnv[str]):
         reward += self._solved_reward if won else 0.0
         return self._observation(), reward, won, truncated, {**self._info(), "is_action_valid": is_valid}
 
-    def _observation(self) -> str:
+    def _text(self) -> str:
         size = self.level.board.size
         rows = (range(row * size, (row + 1) * size) for row in range(size))
         return "\n".join(" ".join(self._symbol(cell) for cell in row) for row in rows)
@@ -154,7 +172,10 @@ class Sokoban(GeneratedTaskEnv[str]):
             return target
         return floor if cell in board.floor else wall
 
-    def _info(self) -> dict[str, Any]:
+    def _picture(self) -> np.ndarray:
+        return drawn(self.level.board, self.position, self._cell_pixels)
+
+    def _game_info(self) -> dict[str, Any]:
         board, position = self.level.board, self.position
         return {
             "won": is_solved(board, position),

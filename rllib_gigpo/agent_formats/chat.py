@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from rllib_gigpo.agent_formats.image_marks import split_at_marks
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _THINK = "<think>"
-# Stands for a message that must not be read as anything else; no control character is trimmed or split by a template.
-_PLACEHOLDER = "\x00message\x00"
+
+# A user message: a text, or texts and the indices of images in their order.
+Message = str | Sequence[str | int]
 
 
 def encode_prompt(tokenizer: PreTrainedTokenizerBase, user_message: str) -> np.ndarray:
@@ -24,17 +28,24 @@ def encode_prompt(tokenizer: PreTrainedTokenizerBase, user_message: str) -> np.n
     Raises:
         ValueError: The tokenizer has no chat template, or cannot spell a special token out.
     """
-    if not tokenizer.chat_template:
-        raise ValueError(
-            f"the tokenizer of {tokenizer.name_or_path!r} has no chat template; use an instruction-tuned model, "
-            "or put a chat_template.jinja beside its tokenizer"
-        )
-    special = set(tokenizer.all_special_ids) | {i for i, t in tokenizer.added_tokens_decoder.items() if t.special}
-    if not special.isdisjoint(tokenizer.encode(user_message, add_special_tokens=False)):
-        return np.asarray(_spelled_out(tokenizer, user_message, special), np.int32)
-    # return_dict=False: transformers 5 otherwise answers with a BatchEncoding.
-    ids = _apply(tokenizer, user_message, tokenize=True, return_dict=False)
-    return np.asarray(ids, np.int32)
+    return _encode(tokenizer, user_message)
+
+
+def encode_prompt_with_images(
+    tokenizer: PreTrainedTokenizerBase, user_message: str, num_images: int
+) -> tuple[np.ndarray, list[int]]:
+    """As `encode_prompt`, of a message with the marks of images (see `image_marks`).
+
+    Returns:
+        The ids, int32[P], with whatever the chat template writes for an image, as a rule one placeholder; and the
+        indices of the images that are shown, in their order.
+
+    Raises:
+        ValueError: As `encode_prompt`.
+    """
+    parts = split_at_marks(user_message, num_images)
+    shown = [part for part in parts if isinstance(part, int)]
+    return _encode(tokenizer, parts if shown else user_message), shown
 
 
 def answer_prefix(tokenizer: PreTrainedTokenizerBase) -> str:
@@ -49,22 +60,60 @@ def answer_prefix(tokenizer: PreTrainedTokenizerBase) -> str:
     return generation_prompt[start:] if start >= 0 else ""
 
 
-def _spelled_out(tokenizer: PreTrainedTokenizerBase, user_message: str, special: set[int]) -> list[int]:
-    """The prompt's ids, with every special token of the message as ordinary ones."""
-    before, placeholder, after = _apply(tokenizer, _PLACEHOLDER, tokenize=False).partition(_PLACEHOLDER)
-    if not placeholder:
-        raise ValueError(f"the chat template of {tokenizer.name_or_path!r} does not show the user's message as it is")
-    message = tokenizer.encode(user_message, add_special_tokens=False, split_special_tokens=True)
+def _encode(tokenizer: PreTrainedTokenizerBase, message: Message) -> np.ndarray:
+    if not tokenizer.chat_template:
+        raise ValueError(
+            f"the tokenizer of {tokenizer.name_or_path!r} has no chat template; use an instruction-tuned model, "
+            "or put a chat_template.jinja beside its tokenizer"
+        )
+    special = set(tokenizer.all_special_ids) | {i for i, t in tokenizer.added_tokens_decoder.items() if t.special}
+    texts = [part for part in _parts(message) if isinstance(part, str)]
+    if any(not special.isdisjoint(tokenizer.encode(text, add_special_tokens=False)) for text in texts):
+        return np.asarray(_spelled_out(tokenizer, message, special), np.int32)
+    # return_dict=False: transformers 5 otherwise answers with a BatchEncoding.
+    ids = _apply(tokenizer, message, tokenize=True, return_dict=False)
+    return np.asarray(ids, np.int32)
+
+
+def _spelled_out(tokenizer: PreTrainedTokenizerBase, message: Message, special: set[int]) -> list[int]:
+    """The prompt's ids, with every special token of the message's texts as ordinary ones."""
+    parts = _parts(message)
+    # For texts that must not be read as anything else; no control character is trimmed or split by a template.
+    stand_ins = [part if isinstance(part, int) else f"\x00message {i}\x00" for i, part in enumerate(parts)]
+    rest = _apply(tokenizer, str(stand_ins[0]) if isinstance(message, str) else stand_ins, tokenize=False)
+    ids: list[int] = []
+    for part, stand_in in zip(parts, stand_ins, strict=True):
+        if isinstance(part, int):
+            continue
+        before, found, rest = rest.partition(stand_in)
+        if not found:
+            raise ValueError(
+                f"the chat template of {tokenizer.name_or_path!r} does not show the user's message as it is"
+            )
+        ids += tokenizer.encode(before, add_special_tokens=False)
+        ids += _without_special(tokenizer, part, special)
+    return [*ids, *tokenizer.encode(rest, add_special_tokens=False)]
+
+
+def _without_special(tokenizer: PreTrainedTokenizerBase, text: str, special: set[int]) -> list[int]:
+    """The ids of a text, in which no special token is read."""
+    ids: list[int] = tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)
     # A tokenizer without bytes has a token for what it does not know, which also counts as special.
-    if left := sorted(special.intersection(message) - {tokenizer.unk_token_id}):
+    if left := sorted(special.intersection(ids) - {tokenizer.unk_token_id}):
         raise ValueError(
             f"the tokenizer of {tokenizer.name_or_path!r} reads {tokenizer.convert_ids_to_tokens(left)} in an "
             "observation as special tokens, and cannot spell them out"
         )
-    around = [tokenizer.encode(text, add_special_tokens=False) for text in (before, after)]
-    return [*around[0], *message, *around[1]]
+    return ids
 
 
-def _apply(tokenizer: PreTrainedTokenizerBase, user_message: str, **options: Any) -> Any:
-    conversation = [{"role": "user", "content": user_message}]
+def _parts(message: Message) -> list[str | int]:
+    return [message] if isinstance(message, str) else list(message)
+
+
+def _apply(tokenizer: PreTrainedTokenizerBase, message: Message, **options: Any) -> Any:
+    content: Any = message
+    if not isinstance(message, str):
+        content = [{"type": "image"} if isinstance(part, int) else {"type": "text", "text": part} for part in message]
+    conversation = [{"role": "user", "content": content}]
     return tokenizer.apply_chat_template(conversation, **{"add_generation_prompt": True, **options})

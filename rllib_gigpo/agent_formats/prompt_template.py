@@ -11,23 +11,33 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from rllib_gigpo.agent_formats.references import imported, is_reference
 
-VARIABLES = ("observation", "history", "step", "task", "admissible_actions")
+VARIABLES = ("observation", "history", "step", "task", "admissible_actions", "image")
 
 
 class Turn(NamedTuple):
-    """An earlier step of the episode: what the agent saw, and the parsed action it took there."""
+    """An earlier step of the episode: what the agent saw, and the parsed action it took there.
+
+    Attributes:
+        observation: As text.
+        action: As text.
+        image: What to print where the image is to be shown, see `image_mark`; None where there was none.
+    """
 
     observation: str
     action: str
+    image: str | None = None
 
 
 class PromptTemplate:
     """The user message of one step, as a Jinja template.
 
-    Its variables: `observation` (str), `history` (earlier turns, oldest first, each with `.observation` and `.action`),
-    `step` (int, how many actions were taken before), `task` (str or None), `admissible_actions` (list of str or None).
-    A template may test an optional variable (`{% if task %}`), but printing one that is None is an error, so that
-    no prompt ever reads "None".
+    Its variables: `observation` (str), `image` (of the observation, or None), `history` (earlier turns, oldest first,
+    each with `.observation`, `.action` and `.image`), `step` (int, how many actions were taken before), `task` (str or
+    None), `admissible_actions` (list of str or None). A template may test an optional variable (`{% if task %}`), but
+    printing one that is None is an error, so that no prompt ever reads "None".
+
+    An image is where it is printed, `{{ image }}`; with a template that never does so, before all text. Those of
+    earlier turns are shown where `{{ turn.image }}` is printed, and else not.
 
     Templates run in Jinja's immutable sandbox, since a config file may come from elsewhere. White space follows
     `trim_blocks` and `lstrip_blocks`: a line that holds only a `{% ... %}` block leaves nothing behind.
@@ -40,6 +50,7 @@ class PromptTemplate:
         self._template, names = compiled_template(source, key="prompt_template", variables=VARIABLES, turn=Turn)
         self.source = source
         self.shows_history = "history" in names
+        self._shows_image = "image" in names
 
     def __reduce__(self) -> tuple[type[PromptTemplate], tuple[str]]:
         # A compiled template does not pickle; its source does.
@@ -51,19 +62,26 @@ class PromptTemplate:
         observation: str,
         history: Sequence[Turn],
         step: int,
+        image: str | None = None,
         task: str | None = None,
         admissible_actions: Sequence[str] | None = None,
     ) -> str:
-        """The user message.
+        """The user message, with the marks of the images that it shows (`image` is the mark of the current one).
 
         Raises:
             jinja2.UndefinedError: The template reads an attribute that does not exist.
             jinja2.exceptions.SecurityError: The template does what the sandbox forbids.
             ValueError: The template prints a value that is None.
         """
-        return self._template.render(
-            observation=observation, history=history, step=step, task=task, admissible_actions=admissible_actions
+        text = self._template.render(
+            observation=observation,
+            image=image,
+            history=history,
+            step=step,
+            task=task,
+            admissible_actions=admissible_actions,
         )
+        return text if image is None or self._shows_image else image + text
 
 
 def compiled_template(

@@ -135,14 +135,17 @@ def with_model_path(config: AlgorithmConfig) -> AlgorithmConfig:
     model_path = getattr(config, "model_path", None)
     if model_path is None:
         return config
-    return config.copy(copy_frozen=False).update_from_dict({"model_path": _resolved(model_path, config.env)})
+    return config.copy(copy_frozen=False).update_from_dict(
+        {"model_path": _resolved(model_path, config.env, config.env_config)}
+    )
 
 
-def _resolved(model_path: Any, env: Any) -> Any:
+def _resolved(model_path: Any, env: Any, env_config: Mapping[str, Any]) -> Any:
     if isinstance(model_path, Mapping) and set(model_path) == {"grid_search"}:
-        return {"grid_search": [_resolved(value, env) for value in model_path["grid_search"]]}
+        return {"grid_search": [_resolved(value, env, env_config) for value in model_path["grid_search"]]}
     if model_path == EMBEDDED:
-        embedded = registry.environment(env).embedded_model if env in registry.environment_names() else None
+        known = env in registry.environment_names()
+        embedded = registry.environment(env).embedded_model_of(env_config) if known else None
         if embedded is None:
             raise ValueError(f"model_path={EMBEDDED!r}: environment {env!r} has no embedded model; give a directory")
         return str(embedded)

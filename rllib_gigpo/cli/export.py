@@ -77,7 +77,12 @@ def _is_adapter(model: Path) -> bool:
 def _merge(adapter: Path, target: Path, model_path: Path | None) -> None:
     """Writes the model with the adapter added, in the type that the model is stored in, and its tokenizer."""
     from rllib_gigpo.rl_modules.lora import merged_model, read_adapter_config
-    from rllib_gigpo.rl_modules.model_directory import load_causal_lm, load_tokenizer, validate_model_directory
+    from rllib_gigpo.rl_modules.model_directory import (
+        copy_processor_files,
+        load_causal_lm,
+        load_tokenizer,
+        validate_model_directory,
+    )
 
     config = read_adapter_config(adapter)
     base = model_path or Path(config["base_model_name_or_path"])
@@ -86,6 +91,7 @@ def _merge(adapter: Path, target: Path, model_path: Path | None) -> None:
     validate_model_directory(base)
     merged = merged_model(load_causal_lm(base, dtype=_stored_dtype(base)), adapter)
     merged.save_pretrained(str(target))
+    copy_processor_files(base, target)
     load_tokenizer(adapter).save_pretrained(str(target))
 
 

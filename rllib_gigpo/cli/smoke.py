@@ -6,6 +6,7 @@ import atexit
 import json
 import shutil
 import tempfile
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,6 +41,8 @@ _SMALL: dict[str, Any] = {
     "num_learners": 0,
     "num_gpus_per_env_runner": 0,
     "num_gpus_per_learner": 0,
+    "sharding": None,
+    "mixed_precision": False,
 }
 _SMALL_LORA_RANK = 2
 
@@ -78,15 +81,16 @@ def _small(config: AlgorithmConfig) -> AlgorithmConfig:
     if config.env in registry.environment_names():
         small["env_config"] = {**config.env_config, **registry.environment(config.env).small_env_config}
     positions = config.max_prompt_tokens + small["max_response_tokens"]
-    small["model_path"] = str(_model_with_context(_tiny_model(config.env), positions))
+    model = _tiny_model(config.env, small.get("env_config", config.env_config))
+    small["model_path"] = str(_model_with_context(model, positions))
     return config.update_from_dict(small)
 
 
-def _tiny_model(env: Any) -> Path:
-    """The model that comes with the environment, or else with the first one that has any."""
+def _tiny_model(env: Any, env_config: Mapping[str, Any]) -> Path:
+    """The model that comes with the environment and these options, or else with the first one that has any for them."""
     names = registry.environment_names()
     for name in [env, *names] if env in names else names:
-        if (found := registry.environment(name).embedded_model) is not None:
+        if (found := registry.environment(name).embedded_model_of(env_config)) is not None:
             return found
     raise ValueError("no installed environment comes with a tiny model; give one with model_path, without --smoke")
 
@@ -95,10 +99,13 @@ def _model_with_context(model: Path, positions: int) -> Path:
     """The model itself, or a copy that takes prompts of any length: its positions are rotations, of which there are
     always more. The copy goes when this process ends."""
     config = json.loads((model / "config.json").read_text())
-    if config.get("max_position_embeddings", positions) >= positions:
+    # Of a vision-language model, its language model's.
+    of_text = config.get("text_config", config)
+    if of_text.get("max_position_embeddings", positions) >= positions:
         return model
+    of_text["max_position_embeddings"] = positions
     folder = Path(tempfile.mkdtemp(prefix="rllib-smoke-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     copy = shutil.copytree(model, folder / model.name)
-    (copy / "config.json").write_text(json.dumps({**config, "max_position_embeddings": positions}))
+    (copy / "config.json").write_text(json.dumps(config))
     return copy

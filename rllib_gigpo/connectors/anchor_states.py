@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,9 @@ from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
 from rllib_gigpo.columns import ANCHOR_STATE, GROUP_ID
 from rllib_gigpo.connectors.credit_groups import credit_group_id
+from rllib_gigpo.connectors.image_grouping import check_image_tolerance, merge_noisy_pictures
 from rllib_gigpo.connectors.similarity_grouping import Similarity, check_similarity, merge_similar_states
+from rllib_gigpo.connectors.state_keys import state_key
 
 AnchorFunction = Callable[[Any, dict[str, Any]], Any]  # what it returns, `anchor_state_ids` must take
 Anchor = str | AnchorFunction  # "auto", "observation", "anchor_state" or a function
@@ -33,17 +34,21 @@ def anchor_state_ids(
     *,
     similarity_threshold: float | None = None,
     similarity: Similarity = "indel",
+    image_tolerance: float | None = None,
 ) -> np.ndarray:
     """Numbers the distinct (rollout group, state) pairs by first appearance.
 
     Args:
-        observations: T states, each a str, an integer, an ndarray (not of objects), or a mapping or sequence of these,
-            like the observations of Dict and Tuple spaces. Arrays are equal when shape, dtype and bytes are, so 0.0 and
-            −0.0 differ; the order of a mapping's keys does not matter; kinds of states never equal each other.
+        observations: T states, each a str, an integer, an ndarray (not of objects), a StoredImage, or a mapping or
+            sequence of these, like the observations of Dict and Tuple spaces. Arrays are equal when shape, dtype and
+            bytes are, so 0.0 and −0.0 differ; the order of a mapping's keys does not matter; kinds of states never
+            equal each other.
         group_ids: T group ids.
         similarity_threshold: In (0, 1]: texts of a group that are at least this similar count as one state. None: only
             equal ones.
         similarity: "indel" or "difflib", see `similarity_grouping`; without a threshold it changes nothing.
+        image_tolerance: From 0 to 255: pictures (uint8[H, W, C]) of one shape count as one state where no block of
+            8 × 8 pixels differs by more levels in its mean, see `image_grouping`. None: only equal ones.
 
     Returns:
         int64[T], equal for two rows exactly where the group is and the state is equal, or similar enough.
@@ -53,6 +58,7 @@ def anchor_state_ids(
         ValueError: Not one group id per state, or an option is wrong.
     """
     check_similarity(similarity_threshold, similarity)
+    check_image_tolerance(image_tolerance)
     groups = group_ids if isinstance(group_ids, np.ndarray) else list(group_ids)
     states = list(observations)
     if len(states) != len(groups):
@@ -61,7 +67,9 @@ def anchor_state_ids(
     if similarity_threshold is not None and not all_text:
         states = [_text(state, row) for row, state in enumerate(states)]
         all_text = True
-    ids = _equal_state_ids(states if all_text else [_state_key(s, row) for row, s in enumerate(states)], groups)
+    ids = _equal_state_ids(states if all_text else [state_key(s, row) for row, s in enumerate(states)], groups)
+    if image_tolerance is not None and not all_text:
+        ids = merge_noisy_pictures(ids, states, list(groups), tolerance=image_tolerance)
     if similarity_threshold is None:
         return ids
     return merge_similar_states(ids, states, list(groups), threshold=similarity_threshold, similarity=similarity)
@@ -99,26 +107,6 @@ def _text(state: Any, row: int) -> str:
     raise TypeError(
         f"the anchor state of row {row} is a {type(state).__name__}; similarity compares texts only. Leave "
         "similarity_threshold at None, or pass `anchor=` a function (observation, info) that returns a str"
-    )
-
-
-def _state_key(state: Any, row: int) -> Hashable:
-    """A dictionary key for the content of `state`. `row` is for the error message."""
-    if isinstance(state, str):
-        return str(state)
-    if isinstance(state, np.ndarray) and not state.dtype.hasobject:
-        flat = np.ascontiguousarray(state).reshape(-1)  # a copy only where the array is not contiguous
-        return state.shape, state.dtype.str, hashlib.blake2b(flat.view(np.uint8).data, digest_size=16).digest()
-    if isinstance(state, Mapping):
-        return "mapping", tuple((str(name), _state_key(state[name], row)) for name in sorted(state, key=str))
-    if isinstance(state, tuple | list):
-        return "sequence", tuple(_state_key(part, row) for part in state)
-    if isinstance(state, int | np.integer | np.bool_):
-        return "integer", int(state)
-    described = f"ndarray of {state.dtype}" if isinstance(state, np.ndarray) else type(state).__name__
-    raise TypeError(
-        f"the anchor state of row {row} is or holds a {described}; it must be a str, an integer, an ndarray of numbers "
-        "or a mapping or sequence of these. Pass `anchor=` a function (observation, info) that returns one"
     )
 
 
@@ -176,13 +164,14 @@ class AnchorStateGrouping(ConnectorV2):
         anchor: Anchor = "auto",
         similarity_threshold: float | None = None,
         similarity: Similarity = "indel",
+        image_tolerance: float | None = None,
         **kwargs: Any,
     ):
         """
         Args:
             anchor: "observation"; "anchor_state", the environment's own `info["anchor_state"]`; "auto", that where a
                 step's info has it, else the observation; or a function (observation, info) -> state.
-            similarity_threshold, similarity: As in `anchor_state_ids`.
+            similarity_threshold, similarity, image_tolerance: As in `anchor_state_ids`.
 
         Raises:
             ValueError: An option is none of these.
@@ -194,9 +183,11 @@ class AnchorStateGrouping(ConnectorV2):
                 "(observation, info)"
             )
         check_similarity(similarity_threshold, similarity)
+        check_image_tolerance(image_tolerance)
         self.anchor = anchor
         self.similarity_threshold = similarity_threshold
         self.similarity = similarity
+        self.image_tolerance = image_tolerance
         self._warned = False
 
     def __call__(
@@ -224,7 +215,11 @@ class AnchorStateGrouping(ConnectorV2):
         lengths = np.array([len(episode) for episode in episodes], np.int64)
         groups = np.repeat(np.array([credit_group_id(episode) for episode in episodes], np.int64), lengths)
         anchor_ids = anchor_state_ids(
-            states, groups, similarity_threshold=self.similarity_threshold, similarity=self.similarity
+            states,
+            groups,
+            similarity_threshold=self.similarity_threshold,
+            similarity=self.similarity,
+            image_tolerance=self.image_tolerance,
         )
         if metrics is not None and len(anchor_ids):
             for name, value in step_group_diagnostics(anchor_ids).items():

@@ -11,12 +11,14 @@ from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from rllib_gigpo.columns import (
     IS_ACTION_VALID,
     PROMPT_IDS,
+    PROMPT_IMAGES,
     RESPONSE_IDS,
     ROLLOUT_LOGP,
     WEIGHTS_VERSION,
 )
 from rllib_gigpo.connectors.anchor_states import ANCHOR_IDS
 from rllib_gigpo.connectors.credit_groups import credit_group_id
+from rllib_gigpo.images import StoredImage
 from rllib_gigpo.rows import StepRows, TokenRows
 
 STEP_ROWS = "step_rows"  # batch: StepRows
@@ -61,6 +63,7 @@ class TokenRowPacking(ConnectorV2):
             _column(episodes, ROLLOUT_LOGP),
             weights_version=np.array(_column(episodes, WEIGHTS_VERSION), np.int64),
             module_ids=_module_ids(episodes, lengths),
+            images=_images(episodes),
         )
         return batch | {STEP_ROWS: step_rows, TOKEN_ROWS: token_rows}
 
@@ -70,6 +73,13 @@ def _module_ids(episodes: list[SingleAgentEpisode], lengths: np.ndarray) -> np.n
     if not episodes or episodes[0].module_id is None:
         return None
     return np.repeat(np.array([str(episode.module_id) for episode in episodes]), lengths)
+
+
+def _images(episodes: list[SingleAgentEpisode]) -> list[tuple[StoredImage, ...]] | None:
+    """Of each step; None where the env runner gave none."""
+    if any(PROMPT_IMAGES not in episode.extra_model_outputs for episode in episodes):
+        return None
+    return _column(episodes, PROMPT_IMAGES)
 
 
 def _column(episodes: list[SingleAgentEpisode], key: str) -> list[Any]:

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from rllib_gigpo.columns import ADMISSIBLE_ACTIONS
+from rllib_gigpo.images import IMAGE, TEXT, check_image
 
 
 class EnvironmentAnswerError(TypeError):
     """An environment answered something that Gymnasium's API or the environment contract does not allow."""
 
 
-def check_reset(answer: Any) -> tuple[str, dict[str, Any]]:
+def check_reset(answer: Any) -> tuple[Any, dict[str, Any]]:
     """The (observation, info) of a `reset`. Raises EnvironmentAnswerError."""
     if not (isinstance(answer, tuple) and len(answer) == 2):
         raise EnvironmentAnswerError(f"reset() returned {describe(answer)}; it must return (observation, info)")
@@ -25,7 +26,7 @@ def check_reset(answer: Any) -> tuple[str, dict[str, Any]]:
     return observation, info
 
 
-def check_step(answer: Any) -> tuple[str, float, bool, bool, dict[str, Any]]:
+def check_step(answer: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
     """The (observation, reward, terminated, truncated, info) of a `step`. Raises EnvironmentAnswerError."""
     if not (isinstance(answer, tuple) and len(answer) == 5):
         raise EnvironmentAnswerError(
@@ -48,11 +49,27 @@ def check_reward(reward: Any) -> None:
 
 
 def check_observation(method: str, observation: Any) -> None:
-    """Raises EnvironmentAnswerError unless an observation that `method` returned is a text."""
-    if not isinstance(observation, str):
-        raise EnvironmentAnswerError(f"{method}() returned the observation {describe(observation)}; it must be a str")
+    """Raises EnvironmentAnswerError unless an observation that `method` returned is a text, or a dict of a text and an
+    image."""
+    text = observation
+    if isinstance(observation, dict):
+        if set(observation) != {TEXT, IMAGE}:
+            raise EnvironmentAnswerError(
+                f"{method}() returned an observation with the keys {sorted(map(str, observation))}; one with an image "
+                f"must have the keys {TEXT!r} and {IMAGE!r}"
+            )
+        text = observation[TEXT]
+        try:
+            check_image(observation[IMAGE], f"the observation's {IMAGE!r} that {method}() returned")
+        except ValueError as error:
+            raise EnvironmentAnswerError(str(error)) from error
+    if not isinstance(text, str):
+        raise EnvironmentAnswerError(
+            f"{method}() returned the observation {describe(text)}; it must be a str, or a dict of {TEXT!r}, a str, "
+            f"and {IMAGE!r}"
+        )
     try:
-        observation.encode()
+        text.encode()
     except UnicodeEncodeError as error:
         raise EnvironmentAnswerError(
             f"{method}() returned an observation that is not valid Unicode: {error}"

@@ -6,7 +6,6 @@ from collections import Counter
 from typing import Any
 
 import gymnasium as gym
-import numpy as np
 import ray
 from ray.rllib.callbacks.utils import make_callback
 from ray.rllib.core import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
@@ -27,6 +26,7 @@ from rllib_gigpo.env_runners.runner_answers import Rollout, RunnerFailure, Serve
 from rllib_gigpo.env_runners.worker_pool import WorkerLimits, WorkerPool
 from rllib_gigpo.environments import environment_creator
 from rllib_gigpo.inference.engines import build_engines
+from rllib_gigpo.inference.weights_probe import Probe
 from rllib_gigpo.rl_modules.causal_lm_facade import facade_spec
 
 
@@ -155,19 +155,19 @@ class GroupEnvRunner(SingleAgentEnvRunner):
         for engine in self.engines.values():
             engine.sleep(level)
 
-    def deliver(self, module_id: str, weights: Any, version: int, probe_ids: np.ndarray) -> ServedWeights:
+    def deliver(self, module_id: str, weights: Any, version: int, probe: Probe) -> ServedWeights:
         """Gives weights to an engine.
 
         Args:
             module_id: Whose they are.
             weights: The module's state, by weight name, or a reference to that.
             version: Of the weights.
-            probe_ids: int32[n], the sequence to probe the engine with.
+            probe: What to probe the engine with.
         """
         weights = ray.get(weights) if isinstance(weights, ray.ObjectRef) else weights
         self.set_state({COMPONENT_RL_MODULE: {module_id: weights}, WEIGHTS_SEQ_NO: version})
         engine = self.engines[module_id]
-        return ServedWeights(engine.weights_version, engine.probe(probe_ids))
+        return ServedWeights(engine.weights_version, engine.probe(probe))
 
     def answer(self, method: str, **kwargs: Any) -> Any:
         """What a method returns, or a RunnerFailure where it raises.

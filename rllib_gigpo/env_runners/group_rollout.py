@@ -8,8 +8,9 @@ import traceback
 from collections import Counter
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 from ray.rllib.connectors.connector_v2 import ConnectorV2
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
@@ -20,6 +21,7 @@ from rllib_gigpo.columns import (
     INVALID_REASON,
     IS_ACTION_VALID,
     PROMPT_IDS,
+    PROMPT_IMAGES,
     RESPONSE_IDS,
     ROLLOUT_LOGP,
     SERVICE_FAILURE,
@@ -37,6 +39,7 @@ from rllib_gigpo.env_runners.group_schedules import play_freely, play_in_lock_st
 from rllib_gigpo.env_runners.member import Member, SingleAgentMember
 from rllib_gigpo.env_runners.rollout_plan import GroupPlan, RolloutPlan
 from rllib_gigpo.env_runners.worker_process import EnvironmentFailure
+from rllib_gigpo.images import ImageStore, StoredImage, stored_observation
 from rllib_gigpo.inference.protocol import Generation, GenerationRequest, RolloutEngine
 
 logger = logging.getLogger(__name__)
@@ -51,6 +54,18 @@ RESPONSE_CUT = "response_cut"
 DROPPED_GROUPS = "dropped_groups"
 DROPPED_EPISODES = "dropped_episodes"
 UNEQUAL_START = "UnequalStart"
+
+
+class Prompt(NamedTuple):
+    """A prompt that fits.
+
+    Attributes:
+        ids: int32[P].
+        images: Those that it shows, in their order.
+    """
+
+    ids: np.ndarray
+    images: tuple[StoredImage, ...]
 
 
 class GroupRollout:
@@ -120,18 +135,19 @@ class GroupRollout:
 
     async def start_group(self, group: GroupPlan, plan: RolloutPlan) -> list[Member]:
         """Starts the members of a group; those that fail, or do not start where the others do, leave it."""
-        started = await asyncio.gather(*(self._start(group, index) for index in range(plan.group_size)))
+        images = ImageStore()
+        started = await asyncio.gather(*(self._start(group, index, images) for index in range(plan.group_size)))
         members = self._with_equal_start([member for member in started if member is not None])
         for member in members:
             member.client = self._engine.client()
         return members
 
-    async def _start(self, group: GroupPlan, index: int) -> Member | None:
+    async def _start(self, group: GroupPlan, index: int, images: ImageStore) -> Member | None:
         """A member that has been started, or None where that failed."""
         env, member = None, None
         try:
             env = await self._pool.acquire()
-            member = await self._reset(group, index, env)
+            member = await self._reset(group, index, env, images)
         except Exception as failure:
             self._count_env_failure(group, index, failure)
         finally:  # also where the rollout is cancelled
@@ -139,10 +155,10 @@ class GroupRollout:
                 self._pool.discard(env)
         return member
 
-    async def _reset(self, group: GroupPlan, index: int, env: LentEnvironment) -> Member:
+    async def _reset(self, group: GroupPlan, index: int, env: LentEnvironment, images: ImageStore) -> Member:
         """A member that has been started; raises what its environment raises, or EnvironmentAnswerError."""
         observation, info = check_reset(await env.reset(seed=group.env_seed, options={"task": group.task}))
-        return SingleAgentMember(group, index, env, observation, info)
+        return SingleAgentMember(group, index, env, images, observation=observation, info=info)
 
     def _with_equal_start(self, members: list[Member]) -> list[Member]:
         """The members that share the most common first observation (of equals, the earliest member's)."""
@@ -169,28 +185,27 @@ class GroupRollout:
         assert isinstance(member, SingleAgentMember)
         try:
             while member.ending is None:
-                prompt_ids = self._prompt(member.episode, member.shared_data, self._rl_module, plan)
-                if prompt_ids is None:
+                prompt = self._prompt(member.episode, member.shared_data, self._rl_module, plan)
+                if prompt is None:
                     self._note_overflow(member, len(member.episode))
                     self._end_truncated(member, endings.PROMPT_OVERFLOW)
                     break
                 request = GenerationRequest(
-                    prompt_ids=prompt_ids,
+                    prompt_ids=prompt.ids,
                     seed=member.group.request_seed(member.index, len(member.episode)),
                     sampling=plan.sampling,
                     order=(member.group.group_id, member.index),
+                    images=prompt.images,
                 )
                 generation = await member.client.generate(request)
                 member.response_tokens += len(generation.response_ids)
-                await self._step(member, plan, prompt_ids, generation)
+                await self._step(member, plan, prompt, generation)
                 if member.ending is None and plan.budget.is_spent(len(member.episode), member.response_tokens):
                     self._end_truncated(member, endings.STRAGGLER_CUT)
         finally:
             self._give_back(member)
 
-    async def _step(
-        self, member: SingleAgentMember, plan: RolloutPlan, prompt_ids: Any, generation: Generation
-    ) -> None:
+    async def _step(self, member: SingleAgentMember, plan: RolloutPlan, prompt: Prompt, generation: Generation) -> None:
         """Gives the response's action to the environment and records the step."""
         parsed = self._parsed(member.episode, member.shared_data, self._rl_module, plan, generation)
         try:
@@ -208,26 +223,26 @@ class GroupRollout:
             info[ENDING] = member.ending
             self._counts[f"endings/{member.ending}"] += 1
         member.episode.add_env_step(
-            observation,
+            stored_observation(observation, member.images),
             parsed.action,
             reward,
             info,
             terminated=terminated,
             truncated=truncated and not terminated,
-            extra_model_outputs=self._model_outputs(prompt_ids, generation),
+            extra_model_outputs=self._model_outputs(prompt, generation),
         )
 
     # --- One turn of an agent: from its episode to a prompt, from a response to an action.
 
     def _prompt(
         self, episode: SingleAgentEpisode, shared_data: dict[str, Any], rl_module: Any, plan: RolloutPlan
-    ) -> Any | None:
-        """Prompt ids int32[P] of the next request, or None where they do not fit."""
+    ) -> Prompt | None:
+        """The prompt of the next request, or None where it does not fit."""
         batch = self._env_to_module(
             rl_module=rl_module, batch={}, episodes=[episode], explore=plan.explore, shared_data=shared_data
         )
         self._counts[TRUNCATED_PROMPTS] += batch[DROPPED_TURNS] > 0
-        return None if batch[PROMPT_OVERFLOWS] else batch[PROMPT_IDS]
+        return None if batch[PROMPT_OVERFLOWS] else Prompt(batch[PROMPT_IDS], batch.get(PROMPT_IMAGES, ()))
 
     def _parsed(
         self,
@@ -255,11 +270,12 @@ class GroupRollout:
         self._counts[f"{INVALID_REASONS}/{reason}"] += 1
         return {IS_ACTION_VALID: False, INVALID_REASON: reason}
 
-    def _model_outputs(self, prompt_ids: Any, generation: Generation) -> dict[str, Any]:
+    def _model_outputs(self, prompt: Prompt, generation: Generation) -> dict[str, Any]:
         """The extra model outputs of a step."""
         self._counts[RESPONSE_CUT] += generation.finish_reason == "length"
         return {
-            PROMPT_IDS: prompt_ids,
+            PROMPT_IDS: prompt.ids,
+            PROMPT_IMAGES: prompt.images,
             RESPONSE_IDS: generation.response_ids,
             ROLLOUT_LOGP: generation.logp,
             FINISH_REASON: generation.finish_reason,
@@ -336,6 +352,7 @@ class GroupRollout:
             self._counts[DROPPED_GROUPS] += 1
             self._counts[DROPPED_EPISODES] += len(kept)
             return []
+        kept[0].images.seal()
         return [episode for member in kept for episode in member.episodes()]
 
 

@@ -11,6 +11,7 @@ from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from rllib_gigpo.columns import GROUP_ID, MEMBER, TASK
 from rllib_gigpo.env_runners.environment_pool import LentEnvironment
 from rllib_gigpo.env_runners.rollout_plan import GroupPlan
+from rllib_gigpo.images import ImageStore, observation_key, stored_observation
 from rllib_gigpo.inference.protocol import InferenceClient
 
 
@@ -21,6 +22,7 @@ class Member(ABC):
         group: Its group.
         index: Its place in the group.
         env: Its environment, reset.
+        images: What the environments of its group have shown.
         client: Its door to the engine, from the moment on at which its whole group has started.
         ending: None until it has ended.
         response_tokens: Tokens sampled so far, of all agents.
@@ -28,10 +30,11 @@ class Member(ABC):
 
     client: InferenceClient
 
-    def __init__(self, group: GroupPlan, index: int, env: LentEnvironment):
+    def __init__(self, group: GroupPlan, index: int, env: LentEnvironment, images: ImageStore):
         self.group = group
         self.index = index
         self.env = env
+        self.images = images
         self.ending: str | None = None
         self.response_tokens = 0
 
@@ -53,19 +56,28 @@ class SingleAgentMember(Member):
     """A trajectory of a `gymnasium.Env`: one episode.
 
     Args:
-        group, index, env: See `Member`.
+        group, index, env, images: See `Member`.
         observation, info: What the environment's `reset` returned.
     """
 
-    def __init__(self, group: GroupPlan, index: int, env: LentEnvironment, observation: str, info: dict[str, Any]):
-        super().__init__(group, index, env)
+    def __init__(
+        self,
+        group: GroupPlan,
+        index: int,
+        env: LentEnvironment,
+        images: ImageStore,
+        *,
+        observation: Any,
+        info: dict[str, Any],
+    ):
+        super().__init__(group, index, env, images)
         self.episode = SingleAgentEpisode()
-        self.episode.add_env_reset(observation, {**info, **self.marks()})
+        self.episode.add_env_reset(stored_observation(observation, images), {**info, **self.marks()})
         self.shared_data: dict[str, Any] = {}
 
     @property
     def start(self) -> Hashable:
-        return self.episode.get_observations(0)
+        return observation_key(self.episode.get_observations(0))
 
     def episodes(self) -> list[SingleAgentEpisode]:
         return [self.episode] if len(self.episode) > 0 else []

@@ -22,14 +22,14 @@ COMMON_INFO = "__common__"
 class MultiAgentStart(NamedTuple):
     """What a `reset` showed, by agent; the agents of `observations` act next."""
 
-    observations: dict[str, str]
+    observations: dict[str, Any]
     infos: dict[str, dict[str, Any]]  # one for each of the observations, the common info included
 
 
 class MultiAgentStep(NamedTuple):
     """What a `step` did, by agent. `terminated` and `truncated` hold the agents whose episode has ended."""
 
-    observations: dict[str, str]
+    observations: dict[str, Any]
     rewards: dict[str, float]
     terminated: frozenset[str]
     truncated: frozenset[str]

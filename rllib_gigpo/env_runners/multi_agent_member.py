@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 from ray.rllib.env.multi_agent_episode import MultiAgentEpisode
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
-from rllib_gigpo.columns import ENDING, ENTERED_AT, ENV_STEPS, WON
+from rllib_gigpo.columns import ENDING, ENTERED_AT, ENV_STEPS, IN_EVALUATION, WON
 from rllib_gigpo.env_runners import endings
 from rllib_gigpo.env_runners.environment_pool import LentEnvironment
 from rllib_gigpo.env_runners.member import Member
 from rllib_gigpo.env_runners.multi_agent_answers import MultiAgentStart, MultiAgentStep
 from rllib_gigpo.env_runners.policy_mapping import PolicyMapping
 from rllib_gigpo.env_runners.rollout_plan import GroupPlan
+from rllib_gigpo.images import ImageStore, observation_key, stored_observation
 
 
 class Act(NamedTuple):
@@ -46,9 +47,9 @@ class Agent:
     shared_data: dict[str, Any] = field(default_factory=dict)
     last_act: Act | None = None
     reward: float = 0.0  # since the last act
-    final: tuple[str, dict[str, Any]] | None = None  # observation and info at the end of its episode
+    final: tuple[Any, dict[str, Any]] | None = None  # observation and info at the end of its episode
 
-    def show(self, observation: str, info: dict[str, Any]) -> None:
+    def show(self, observation: Any, info: dict[str, Any]) -> None:
         """Shows the agent something, and with that completes its last act."""
         if self.last_act is None:
             self.episode.add_env_reset(observation, info)
@@ -67,8 +68,7 @@ class MultiAgentMember(Member):
     """A trajectory of a `MultiAgentEnv`.
 
     Args:
-        group, index: See `Member`.
-        env: The environment, reset.
+        group, index, env, images: See `Member`.
         start: What its `reset` showed.
         possible_agents: Every agent that there may be.
         policy_mapping: From agents to modules; asked once for each agent that enters.
@@ -79,26 +79,29 @@ class MultiAgentMember(Member):
         group: GroupPlan,
         index: int,
         env: LentEnvironment,
+        images: ImageStore,
         *,
         start: MultiAgentStart,
         possible_agents: Sequence[str],
         policy_mapping: PolicyMapping,
     ):
-        super().__init__(group, index, env)
+        super().__init__(group, index, env, images)
         self.agents: dict[str, Agent] = {}
         self.acting: list[str] = []
         self.ended: set[str] = set()
         self.env_steps = 0
         self.rewards_without_act = 0
         self._terminated: set[str] = set()
-        self._start = start
+        self._start = start._replace(observations=self._stored(start.observations))
         self._possible_agents = possible_agents
         # RLlib's episode is what a mapping function expects; here it holds the agents' episodes and nothing else.
         self._episode = MultiAgentEpisode(id_=f"{group.group_id}_{index}", agent_to_module_mapping_fn=policy_mapping)
+        self._episode.custom_data.update({**self.marks(), IN_EVALUATION: group.in_evaluation})
 
     @property
     def start(self) -> Hashable:
-        return tuple(sorted(self._start.observations.items()))
+        shown = ((agent_id, observation_key(seen)) for agent_id, seen in self._start.observations.items())
+        return tuple(sorted(shown, key=lambda item: item[0]))
 
     def episodes(self) -> list[SingleAgentEpisode]:
         found = (self.agents[agent_id].episode for agent_id in self._possible_agents if agent_id in self.agents)
@@ -116,6 +119,7 @@ class MultiAgentMember(Member):
             step: What the environment answered; it does not leave everybody waiting (see `nobody_acts`).
         """
         self.env_steps += 1
+        step = step._replace(observations=self._stored(step.observations))
         for agent_id, act in acts.items():
             self.agents[agent_id].last_act = act
         for agent_id, reward in step.rewards.items():
@@ -160,7 +164,10 @@ class MultiAgentMember(Member):
         goes_on = not step.all_terminated and not step.all_truncated and self.agents.keys() - ended
         return bool(goes_on) and not step.observations.keys() - ended
 
-    def _show(self, observations: dict[str, str], infos: dict[str, dict[str, Any]]) -> None:
+    def _stored(self, observations: dict[str, Any]) -> dict[str, Any]:
+        return {agent_id: stored_observation(seen, self.images) for agent_id, seen in observations.items()}
+
+    def _show(self, observations: dict[str, Any], infos: dict[str, dict[str, Any]]) -> None:
         self.acting = [agent_id for agent_id in self._possible_agents if agent_id in observations]
         for agent_id in self.acting:
             info = infos[agent_id]

@@ -14,12 +14,13 @@ from rllib_gigpo.env_runners import endings
 from rllib_gigpo.env_runners.agent_metrics import silent_trajectories
 from rllib_gigpo.env_runners.environment_answers import EnvironmentAnswerError
 from rllib_gigpo.env_runners.environment_pool import LentEnvironment
-from rllib_gigpo.env_runners.group_rollout import GroupRollout
+from rllib_gigpo.env_runners.group_rollout import GroupRollout, Prompt
 from rllib_gigpo.env_runners.member import Member
 from rllib_gigpo.env_runners.multi_agent_answers import check_multi_agent_reset, check_multi_agent_step
 from rllib_gigpo.env_runners.multi_agent_member import Act, MultiAgentMember
 from rllib_gigpo.env_runners.policy_mapping import PolicyMapping
 from rllib_gigpo.env_runners.rollout_plan import GroupPlan, RolloutPlan
+from rllib_gigpo.images import ImageStore
 from rllib_gigpo.inference.protocol import Generation, GenerationRequest
 
 # A counter, beside those of `GroupRollout`.
@@ -54,12 +55,13 @@ class MultiAgentGroupRollout(GroupRollout):
         self._rl_modules = rl_modules
         self._policy_mapping = policy_mapping
 
-    async def _reset(self, group: GroupPlan, index: int, env: LentEnvironment) -> Member:
+    async def _reset(self, group: GroupPlan, index: int, env: LentEnvironment, images: ImageStore) -> Member:
         answer = await env.reset(seed=group.env_seed, options={"task": group.task})
         return MultiAgentMember(
             group,
             index,
             env,
+            images,
             start=check_multi_agent_reset(answer, self._possible_agents),
             possible_agents=self._possible_agents,
             policy_mapping=self._policy_mapping,
@@ -85,25 +87,24 @@ class MultiAgentGroupRollout(GroupRollout):
             self._counts[REWARDS_WITHOUT_ACT] += member.rewards_without_act
             self._give_back(member)
 
-    def _prompts(self, member: MultiAgentMember, plan: RolloutPlan) -> dict[str, Any] | None:
-        """Prompt ids int32[P] of each agent that acts, or None where one of them does not fit."""
+    def _prompts(self, member: MultiAgentMember, plan: RolloutPlan) -> dict[str, Prompt] | None:
+        """The prompt of each agent that acts, or None where one of them does not fit."""
         prompts = {}
         for agent in (member.agents[agent_id] for agent_id in member.acting):
-            prompt_ids = self._prompt(agent.episode, agent.shared_data, self._rl_modules[agent.module_id], plan)
-            if prompt_ids is None:
+            prompt = self._prompt(agent.episode, agent.shared_data, self._rl_modules[agent.module_id], plan)
+            if prompt is None:
                 return None
-            prompts[agent.agent_id] = prompt_ids
+            prompts[agent.agent_id] = prompt
         return prompts
 
-    def _request(
-        self, member: MultiAgentMember, plan: RolloutPlan, agent_id: str, prompt_ids: Any
-    ) -> GenerationRequest:
+    def _request(self, member: MultiAgentMember, plan: RolloutPlan, agent_id: str, prompt: Prompt) -> GenerationRequest:
         return GenerationRequest(
-            prompt_ids=prompt_ids,
+            prompt_ids=prompt.ids,
             seed=member.group.request_seed(member.index, member.env_steps, agent_id),
             sampling=plan.sampling,
             order=(member.group.group_id, member.index, self._possible_agents.index(agent_id)),
             module_id=member.agents[agent_id].module_id,
+            images=prompt.images,
         )
 
     async def _generate(self, member: MultiAgentMember, requests: list[GenerationRequest]) -> list[Generation]:
@@ -119,7 +120,7 @@ class MultiAgentGroupRollout(GroupRollout):
         self,
         member: MultiAgentMember,
         plan: RolloutPlan,
-        prompts: dict[str, Any],
+        prompts: dict[str, Prompt],
         generations: dict[str, Generation],
     ) -> None:
         """Gives the actions of all agents that act to the environment and records the step."""

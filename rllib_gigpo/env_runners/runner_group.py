@@ -18,6 +18,7 @@ from rllib_gigpo.env_runners.group_rollout import DROPPED_GROUPS
 from rllib_gigpo.env_runners.rollout_metrics import ROLLOUT_FAILURE_CAUSES, ROLLOUT_FAILURES
 from rllib_gigpo.env_runners.rollout_plan import RolloutPlan
 from rllib_gigpo.env_runners.runner_answers import RUNNER_DIED, Rollout, RunnerFailure
+from rllib_gigpo.images import adopt_images
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +75,9 @@ class RunnerGroup:
         rollout = Rollout.merged([answers[runner_id] for runner_id in parts if runner_id not in failures])
         for runner_id, failure in failures.items():
             rollout.counts.update(self._lose(runner_id, parts[runner_id], failure))
+        if plan.explore:
+            # A runner may die before its groups have been learned from, in a later round of dynamic sampling.
+            adopt_images(episode.get_observations(0) for episode in rollout.episodes)
         return rollout
 
     def sleep(self, level: int) -> None:

@@ -37,7 +37,10 @@ def build_engines(config: Any, modules: Mapping[str, Any], *, device: Any) -> En
 
         served = build_vllm_engines(config, modules)
         return Engines(served, _single(served) or VLLMRouter(served))
-    own = {id_: HFEngine(module.lm, module.tokenizer, device=device) for id_, module in modules.items()}
+    own = {
+        id_: HFEngine(module.lm, module.tokenizer, model_inputs=module.model_inputs, device=device)
+        for id_, module in modules.items()
+    }
     return Engines(own, _single(own) or MultiModuleEngine(own))
 
 

@@ -15,6 +15,8 @@ from rllib_gigpo.inference.hf_sampler import sample_responses
 from rllib_gigpo.inference.protocol import Generation, GenerationRequest
 from rllib_gigpo.inference.request_checks import check_request
 from rllib_gigpo.inference.special_tokens import eos_token_ids
+from rllib_gigpo.inference.weights_probe import Probe
+from rllib_gigpo.rl_modules.model_inputs import ModelInputs, text_inputs
 from rllib_gigpo.rl_modules.weights import set_weights
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ class HFEngine:
         model: PreTrainedModel,
         tokenizer: PreTrainedTokenizerBase,
         *,
+        model_inputs: ModelInputs = text_inputs,
         device: torch.device | str | None = None,
         max_batch_rows: int | None = None,
     ) -> None:
@@ -39,6 +42,7 @@ class HFEngine:
         Args:
             model: Any causal LM with a KV cache.
             tokenizer: Gives end-of-sequence and padding ids, and the text in which stop strings are sought.
+            model_inputs: What a forward pass takes of prompts.
             device: Where to move the model; None leaves it where it is.
             max_batch_rows: Larger batches run in pieces of this many rows, in order. None: never split.
 
@@ -50,6 +54,7 @@ class HFEngine:
         self.weights_version = 0
         self.stats = EngineStats()
         self._model: PreTrainedModel = model if device is None else model.to(device)
+        self._model_inputs = model_inputs
         self._max_batch_rows = max_batch_rows
         self._eos_token_ids = eos_token_ids(model, tokenizer)
         self._pad_token_id = _pad_token_id(model, tokenizer)
@@ -77,10 +82,17 @@ class HFEngine:
         self.weights_version = version
 
     @torch.inference_mode()
-    def probe(self, token_ids: np.ndarray) -> np.ndarray:
-        """Log-probs float32[n - 1] of the tokens of int[n] behind the first, by one plain forward pass."""
-        ids = torch.as_tensor(token_ids, dtype=torch.int64, device=self._model.device)
-        logits = self._model.eval()(input_ids=ids[None], use_cache=False).logits[0, :-1]
+    def probe(self, probe: Probe) -> np.ndarray:
+        """Log-probs float32[n - 1] of the n tokens behind the first, by one plain forward pass."""
+        ids = torch.as_tensor(probe.token_ids, dtype=torch.int64, device=self._model.device)
+        rows = {
+            "input_ids": ids[None],
+            "attention_mask": torch.ones_like(ids)[None],
+            "position_ids": torch.arange(len(ids), device=ids.device)[None],
+            "images": [probe.images],
+        }
+        inputs = self._model_inputs(self._model.eval(), rows)
+        logits = self._model(**inputs, use_cache=False).logits[0, :-1]
         return logits.float().log_softmax(dim=-1).gather(-1, ids[1:, None])[:, 0].cpu().numpy()
 
     def take_stats(self) -> EngineStats:
@@ -119,6 +131,7 @@ class HFEngine:
             eos_token_ids=self._eos_token_ids,
             pad_token_id=self._pad_token_id,
             decode=self._decode,
+            model_inputs=self._model_inputs,
             device=self._model.device,
         )
         self.stats.batches += 1

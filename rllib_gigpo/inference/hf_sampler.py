@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -13,6 +14,7 @@ import torch
 from rllib_gigpo.inference.protocol import FinishReason, GenerationRequest
 from rllib_gigpo.inference.request_checks import check_request
 from rllib_gigpo.inference.token_sampler import draw_tokens, uniform_stream
+from rllib_gigpo.rl_modules.model_inputs import ModelInputs, text_inputs
 
 if TYPE_CHECKING:
     from transformers import Cache, PreTrainedModel
@@ -36,6 +38,7 @@ def sample_responses(
     pad_token_id: int,
     decode: Decode,
     device: torch.device,
+    model_inputs: ModelInputs = text_inputs,
 ) -> list[SampledResponse]:
     """Samples one response per request, all in one batch.
 
@@ -50,6 +53,7 @@ def sample_responses(
         pad_token_id: Fills the batch; any id of the vocabulary, since padding is masked.
         decode: Text of token ids, special tokens included; used only for stop strings.
         device: Where the model is.
+        model_inputs: What the first forward pass takes of the prompts.
 
     Returns:
         For each request, in their order: ids int32[R], log-probs float32[R], finish reason.
@@ -69,8 +73,8 @@ def sample_responses(
     params = [request.sampling for request in requests]
     uniforms = _pad([uniform_stream(r.seed, r.sampling.max_response_tokens) for r in requests]).to(device)
     max_steps = uniforms.shape[1]
-    distinct, prompt_of_row = _distinct([request.prompt_ids for request in requests])
-    batch = _Batch.of_prompts(distinct, max_steps, pad_token_id, device)
+    distinct, prompt_of_row = _distinct(requests)
+    batch = _Batch.of_prompts(distinct, max_steps, pad_token_id, partial(model_inputs, model), device)
     logits = batch.next_logits(model)
     if len(distinct) < len(requests):
         prompt_index = torch.tensor(prompt_of_row, device=device)
@@ -145,8 +149,9 @@ class _Batch:
     Attributes:
         input_ids: int64[B, T]: the left-padded prompts first, then one token a step.
         attention_mask: int64[B, P + R], 0 on the padding; a pass takes its first `width` columns.
-        position_ids: int64[B, T].
+        position_ids: int64[..., B, T]; some models have several for each token.
         width: Columns of the mask in use: tokens in the cache and in `input_ids`.
+        more: What else the next pass takes, the first one: images.
         cache: The model's own cache; None before the first pass.
     """
 
@@ -154,12 +159,19 @@ class _Batch:
     attention_mask: torch.Tensor
     position_ids: torch.Tensor
     width: int
+    more: dict[str, Any]
     cache: Cache | None = None
 
     @classmethod
     def of_prompts(
-        cls, prompts: Sequence[np.ndarray], max_response_tokens: int, pad_token_id: int, device: torch.device
+        cls,
+        requests: Sequence[GenerationRequest],
+        max_response_tokens: int,
+        pad_token_id: int,
+        inputs_of: Callable[[dict[str, Any]], dict[str, Any]],
+        device: torch.device,
     ) -> _Batch:
+        prompts = [np.asarray(request.prompt_ids, dtype=np.int64) for request in requests]
         width = max(len(prompt) for prompt in prompts)
         input_ids = torch.full((len(prompts), width), pad_token_id, dtype=torch.int64)
         attention_mask = torch.ones(len(prompts), width + max_response_tokens, dtype=torch.int64)
@@ -168,7 +180,16 @@ class _Batch:
             input_ids[row, padding:] = torch.from_numpy(prompt)
             attention_mask[row, :padding] = 0
         position_ids = (attention_mask[:, :width].cumsum(dim=-1) - 1).clamp(min=0)
-        return cls(input_ids.to(device), attention_mask.to(device), position_ids.to(device), width)
+        rows = {
+            "input_ids": input_ids.to(device),
+            "attention_mask": attention_mask[:, :width].to(device),
+            "position_ids": position_ids.to(device),
+            "images": [request.images for request in requests],
+        }
+        more = inputs_of(rows)
+        # The mask is the whole one, with room for the responses.
+        del more["attention_mask"]
+        return cls(more.pop("input_ids"), attention_mask.to(device), more.pop("position_ids"), width, more)
 
     def next_logits(self, model: PreTrainedModel) -> torch.Tensor:
         """float[B, V] after the last token of each row."""
@@ -179,7 +200,9 @@ class _Batch:
             past_key_values=self.cache,
             use_cache=True,
             logits_to_keep=1,
+            **self.more,
         )
+        self.more = {}
         self.cache = output.past_key_values
         return output.logits[:, -1]
 
@@ -190,31 +213,31 @@ class _Batch:
         # A row that has ended stands still: it could run past the model's last position while it waits for the others.
         advance = torch.zeros(len(ids), 1, dtype=torch.int64)
         advance[live] = 1
-        self.position_ids = self.position_ids[:, -1:] + advance.to(ids.device)
+        self.position_ids = self.position_ids[..., -1:] + advance.to(ids.device)
 
     def select(self, index: torch.Tensor) -> None:
         """Makes row k what row index[k] was, for int64[K]: drops, reorders and repeats rows."""
         self.input_ids = self.input_ids[index]
         self.attention_mask = self.attention_mask[index]
-        self.position_ids = self.position_ids[index]
+        self.position_ids = self.position_ids[..., index, :]
         # Written for beam search, it selects rows in every kind of cache layer, recurrent ones included.
         assert self.cache is not None
         self.cache.reorder_cache(index)
 
 
-def _distinct(prompts: Sequence[np.ndarray]) -> tuple[list[np.ndarray], list[int]]:
-    """The distinct prompts in order of appearance, and for each prompt its place among them.
+def _distinct(requests: Sequence[GenerationRequest]) -> tuple[list[GenerationRequest], list[int]]:
+    """Requests with the distinct prompts in order of appearance, and for each request the place of its own among them.
 
     Every group's members start from the same prompt, and many a later prompt repeats, so the prefill is shared.
     """
-    places: dict[bytes, int] = {}
-    distinct: list[np.ndarray] = []
+    places: dict[Hashable, int] = {}
+    distinct: list[GenerationRequest] = []
     place_of_row = []
-    for prompt in prompts:
-        ids = np.asarray(prompt, dtype=np.int64)
-        place = places.setdefault(ids.tobytes(), len(distinct))
+    for request in requests:
+        ids = np.asarray(request.prompt_ids, dtype=np.int64)
+        place = places.setdefault((ids.tobytes(), request.images), len(distinct))
         if place == len(distinct):
-            distinct.append(ids)
+            distinct.append(request)
         place_of_row.append(place)
     return distinct, place_of_row
 

@@ -7,6 +7,9 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from rllib_gigpo.images import StoredImage
+from rllib_gigpo.inference.weights_probe import Probe
+
 FinishReason = Literal["stop", "length"]
 
 
@@ -50,13 +53,16 @@ class GenerationRequest:
     """One response to sample.
 
     Attributes:
-        prompt_ids: int32[P], P >= 1.
+        prompt_ids: int32[P], P >= 1. An image has as many ids as it is tokens to the model: placeholders are expanded.
+            An engine that expands them by itself collapses them first.
         seed: 64-bit seed of this response alone: the same prompt, seed and weights give the same response, whatever
             else the engine samples at the time.
         sampling: How to sample.
         order: Sort key, (group, member) or (group, member, agent) in a rollout. Engines that batch put rows in this
             order, so that a batch does not depend on which coroutine asked first.
         module_id: Which of its modules samples, where an engine serves several.
+        images: Of the prompt, in the order of their placeholders; `np.asarray` of one gives uint8[H, W, 3], and its
+            `key` tells images apart.
     """
 
     prompt_ids: np.ndarray
@@ -64,6 +70,7 @@ class GenerationRequest:
     sampling: SamplingParams
     order: tuple[int, ...] = ()
     module_id: str | None = None
+    images: tuple[StoredImage, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -141,8 +148,8 @@ class InferenceEngine(RolloutEngine, Protocol):
         """Takes new weights; every later `Generation` carries `version`. Never called while a client is open."""
         ...
 
-    def probe(self, token_ids: np.ndarray) -> np.ndarray:
-        """Log-probs, at temperature 1, of a sequence (int[n], n >= 2) under the weights that are served.
+    def probe(self, probe: Probe) -> np.ndarray:
+        """Log-probs, at temperature 1, of a sequence of n >= 2 tokens under the weights that are served.
 
         Returns:
             float32[n - 1], of each token but the first, given those before it.

@@ -15,6 +15,7 @@ from rllib_gigpo.inference.request_checks import check_request
 from rllib_gigpo.inference.special_tokens import eos_token_ids
 from rllib_gigpo.inference.vllm_server import VLLMServer
 from rllib_gigpo.inference.weight_files import adapter_folder, weights_file
+from rllib_gigpo.inference.weights_probe import Probe
 from rllib_gigpo.rl_modules.lora import has_adapter
 from rllib_gigpo.rl_modules.weights import check_weights
 
@@ -115,10 +116,14 @@ class VLLMEngine:
                 self.server.load_weights(path, version)
         self.weights_version = version
 
-    def probe(self, token_ids: np.ndarray) -> np.ndarray:
-        """Log-probs float32[n - 1] of the tokens of int[n] behind the first, by the engine's pass over a prompt."""
+    def probe(self, probe: Probe) -> np.ndarray:
+        """Log-probs float32[n - 1] of the n tokens behind the first, by the engine's pass over a prompt. Raises
+        ValueError where the probe has images."""
         from vllm import SamplingParams
 
+        if probe.images:
+            raise ValueError("the vllm engine cannot be probed with images")
+        token_ids = probe.token_ids
         params = SamplingParams(max_tokens=1, temperature=0.0, prompt_logprobs=0, detokenize=False)
         output = self.server.generate_now(token_ids, params, self._adapter)
         assert output.prompt_logprobs is not None

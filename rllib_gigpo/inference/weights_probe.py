@@ -1,8 +1,12 @@
-"""The probe of a weight delivery: a fixed token sequence whose log-probabilities tell two sets of weights apart."""
+"""The probe of a weight delivery: a fixed sequence whose log-probabilities tell two sets of weights apart."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+
+from rllib_gigpo.images import StoredImage
 
 PROBE_LENGTH = 16
 
@@ -11,11 +15,23 @@ PROBE_LENGTH = 16
 PROBE_TOLERANCE = {"float32": 1e-3, "bfloat16": 0.1, "float16": 0.1}
 
 
+class Probe(NamedTuple):
+    """What a model is probed with.
+
+    Attributes:
+        token_ids: int32[n].
+        images: Of a model that reads images, those of its placeholders.
+    """
+
+    token_ids: np.ndarray
+    images: tuple[StoredImage, ...] = ()
+
+
 def probe_token_ids(vocabulary_size: int) -> np.ndarray:
     """int32[16], the same for every model of that vocabulary, spread over it."""
     return (np.arange(PROBE_LENGTH) * vocabulary_size // PROBE_LENGTH).astype(np.int32)
 
 
 def probe_gap(expected: np.ndarray, served: np.ndarray) -> float:
-    """Mean absolute difference of two probes' log-probabilities, float32[15] each; NaN where either has one."""
+    """Mean absolute difference of two probes' log-probabilities, float32[n] each; NaN where either has one."""
     return float(np.abs(expected.astype(np.float64) - served.astype(np.float64)).mean())

@@ -18,7 +18,7 @@ from ray.rllib.utils.annotations import override
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME, WEIGHTS_SEQ_NO
 from ray.rllib.utils.schedules.scheduler import Scheduler
 
-from rllib_gigpo.inference.weights_probe import probe_token_ids
+from rllib_gigpo.inference.weights_probe import Probe
 from rllib_gigpo.learners.gradient_accumulation import accumulate_gradients
 from rllib_gigpo.learners.losses import (
     aggregated_sum,
@@ -352,14 +352,14 @@ class GroupPolicyTorchLearner(ShardedTorchLearner):
         )
 
     @override(ShardedTorchLearner)
-    def probe(self, module_id: str = DEFAULT_MODULE_ID) -> tuple[np.ndarray, np.ndarray]:
-        """A fixed token sequence, int32[16], and its log-probs at temperature 1, float32[15], as engines give them."""
+    def probe(self, module_id: str = DEFAULT_MODULE_ID) -> tuple[Probe, np.ndarray]:
+        """The module's probe, of n tokens, and its log-probs at temperature 1, float32[n - 1], as engines give them."""
         if module_id in self._gathered_probes:
             return self._gathered_probes[module_id]
-        lm_config = self.module[module_id].unwrapped().lm.config
-        ids = probe_token_ids(lm_config.get_text_config().vocab_size)
-        row = TokenRows.from_lists([ids[:1]], [ids[1:]], [np.zeros(len(ids) - 1)])
-        return ids, self.compute_log_probs(row, module_id, temperature=1.0)
+        probe = self.module[module_id].unwrapped().probe()
+        ids = probe.token_ids
+        row = TokenRows.from_lists([ids[:1]], [ids[1:]], [np.zeros(len(ids) - 1)], images=[probe.images])
+        return probe, self.compute_log_probs(row, module_id, temperature=1.0)
 
     def _pad_id(self, module_id: str) -> int:
         return self.module[module_id].unwrapped().tokenizer.pad_token_id

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-from rllib_gigpo.rl_modules.causal_lm_rl_module import CausalLMRLModule, response_logits
+from rllib_gigpo.rl_modules.causal_lm_rl_module import CausalLMRLModule
 from rllib_gigpo.rl_modules.lora import adapter_disabled, has_adapter
 
 
@@ -33,12 +33,13 @@ class ReferencePolicy:
             device: Of a model of its own.
             shard: Spreads that over the learners where the policy is.
         """
+        self._module = module
         self.network = module.lm
         if not has_adapter(module.lm):
             self.network = module.load_base().requires_grad_(False).to(device)
             shard(self.network)
 
     def logits(self, batch: dict[str, Any]) -> torch.Tensor:
-        """Logits of the response tokens of a micro-batch, [M, V]; see `response_logits`."""
+        """Logits of the response tokens of a micro-batch, [M, V]; see `CausalLMRLModule.response_logits`."""
         with torch.no_grad(), adapter_disabled(self.network):
-            return response_logits(self.network, batch)
+            return self._module.response_logits(self.network, batch)

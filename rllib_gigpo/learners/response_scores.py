@@ -18,9 +18,10 @@ from rllib_gigpo.rows import TokenRows, packed_indices
 def micro_batch_tensors(rows: TokenRows, *, pad_id: int, device: torch.device | str) -> dict[str, Any]:
     """K rows with M response tokens on the device: the fields of `PaddedRows` and advantages float32[K],
     response_lengths int64[K], rollout_logp float32[M]; old_logp, reference_logp, token_advantages, values and
-    value_targets, float32[M] or None each."""
+    value_targets, float32[M] or None each; and images, object[K] or None, handles whose pixels stay where they are."""
     arrays = {
         **vars(pad_rows(rows, pad_id)),
+        "images": rows.images,
         "advantages": rows.advantages,
         "response_lengths": rows.response_lengths,
         "rollout_logp": rows.rollout_logp,
@@ -31,7 +32,7 @@ def micro_batch_tensors(rows: TokenRows, *, pad_id: int, device: torch.device | 
         "value_targets": rows.value_targets,
     }
     return {
-        name: array_to_tensor(value).to(device) if isinstance(value, np.ndarray) else value
+        name: array_to_tensor(value).to(device) if isinstance(value, np.ndarray) and name != "images" else value
         for name, value in arrays.items()
     }
 

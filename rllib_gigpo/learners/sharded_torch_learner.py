@@ -13,6 +13,7 @@ from ray.rllib.utils.annotations import override
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from transformers import PreTrainedModel
 
+from rllib_gigpo.inference.weights_probe import Probe
 from rllib_gigpo.learners.optimizers import map_buffers
 from rllib_gigpo.rl_modules.sharded_network import like, shard_network
 from rllib_gigpo.rl_modules.weights import array_to_tensor, tensor_to_array
@@ -38,15 +39,15 @@ class ShardedTorchLearner(TorchLearner):
         """A number, or a schedule [[timestep, value], …]."""
         raise NotImplementedError
 
-    def probe(self, module_id: str) -> tuple[np.ndarray, np.ndarray]:
-        """What proves the weights of a module to an engine: token ids and their log-probs."""
+    def probe(self, module_id: str) -> tuple[Probe, np.ndarray]:
+        """What proves the weights of a module to an engine, and their log-probs of it."""
         raise NotImplementedError
 
     @override(TorchLearner)
     def build(self) -> None:
         super().build()
         self._gathered_optimizers: dict[str, Any] | None = None
-        self._gathered_probes: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+        self._gathered_probes: dict[str, tuple[Probe, np.ndarray]] = {}
 
     @override(TorchLearner)
     def _make_module(self) -> MultiRLModule:

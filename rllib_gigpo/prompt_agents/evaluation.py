@@ -17,7 +17,7 @@ from rllib_gigpo.env_runners.panel_hash import panel_hash
 from rllib_gigpo.env_runners.rollout_plan import evaluation_groups
 from rllib_gigpo.env_runners.task_stream import TaskStream
 from rllib_gigpo.env_runners.worker_pool import WorkerLimits, WorkerPool
-from rllib_gigpo.environments import check_environment, check_text_observations, environment_creator
+from rllib_gigpo.environments import check_environment, check_observation_space, environment_creator
 from rllib_gigpo.inference.chat import ChatEngine
 from rllib_gigpo.inference.protocol import SamplingParams
 from rllib_gigpo.prompt_agents.panel_run import play_panel
@@ -95,7 +95,7 @@ def evaluate_prompting(
     player = PromptedPlayer(preset, agent_format, engine, sampling)
     pool = _pool(settings)
     try:
-        check_text_observations(None if pool.is_multi_agent else pool.single_observation_space)
+        check_observation_space(None if pool.is_multi_agent else pool.single_observation_space, model_path=None)
         plans = evaluation_groups(tasks, settings.seed)
         records = asyncio.run(play_panel(plans, player, engine, pool, trials=trials, when_done=when_done))
     finally:

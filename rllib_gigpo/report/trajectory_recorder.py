@@ -24,6 +24,7 @@ from rllib_gigpo.columns import (
     TASK_ID,
     WON,
 )
+from rllib_gigpo.images import observation_image, observation_text
 from rllib_gigpo.rl_modules.model_directory import load_tokenizer
 from rllib_gigpo.rows import StepRows, TokenRows
 
@@ -160,6 +161,8 @@ def _shown(value: Any) -> Any:
     """Text as it is; of anything else, what it is."""
     if value is None or isinstance(value, str):
         return value
+    if (image := observation_image(value)) is not None:
+        return f"{observation_text(value)}\n[{image}]".lstrip()
     if isinstance(value, np.ndarray):
         return f"array of {value.dtype}, shape {value.shape}"
     return str(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,5 +63,13 @@ class CausalLMFacade(CausalLMRLModule):
 def facade_spec(spec: RLModuleSpec) -> RLModuleSpec:
     """The spec of the facade of a language model; any other module's as it is."""
     if spec.module_class is not None and issubclass(spec.module_class, CausalLMRLModule):
-        spec.module_class = CausalLMFacade
+        spec.module_class = _facade_class(spec.module_class)
     return spec
+
+
+@functools.cache
+def _facade_class(module_class: type[CausalLMRLModule]) -> type[CausalLMFacade]:
+    """The facade of a module's class, with what the class knows of prompts and images."""
+    if module_class is CausalLMRLModule:
+        return CausalLMFacade
+    return type(f"{module_class.__name__}Facade", (CausalLMFacade, module_class), {})

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
@@ -13,13 +13,16 @@ from ray.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
 from ray.rllib.utils.annotations import override
 
+from rllib_gigpo.inference.weights_probe import Probe, probe_token_ids
 from rllib_gigpo.rl_modules.lora import LoraSettings, add_adapter, has_adapter, load_adapter_weights, save_adapter
 from rllib_gigpo.rl_modules.model_directory import (
     DtypeName,
+    copy_processor_files,
     load_causal_lm,
     load_tokenizer,
     validate_model_directory,
 )
+from rllib_gigpo.rl_modules.model_inputs import ModelInputs, text_inputs
 from rllib_gigpo.rl_modules.sharded_network import is_sharded
 from rllib_gigpo.rl_modules.weights import array_to_tensor, get_weights, set_weights, tensor_to_array
 from rllib_gigpo.rl_modules.weights_folder import WeightsFolderRLModule
@@ -27,10 +30,13 @@ from rllib_gigpo.rl_modules.weights_folder import WeightsFolderRLModule
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+    from rllib_gigpo.images import StoredImage
+
 MODEL_PATH = "model_path"
 DTYPE = "dtype"
 ATTN_IMPLEMENTATION = "attn_implementation"
 LORA = "lora"
+FREEZE_VISION_TOWER = "freeze_vision_tower"
 GRADIENT_CHECKPOINTING = "gradient_checkpointing"
 
 # Folder of a module's checkpoint that any program which reads Hugging Face models can open.
@@ -43,18 +49,21 @@ def causal_lm_spec(
     dtype: DtypeName = "float32",
     attn_implementation: str | None = None,
     lora: LoraSettings | None = None,
+    freeze_vision_tower: bool = False,
     gradient_checkpointing: bool = False,
 ) -> RLModuleSpec:
-    """The spec of a `CausalLMRLModule`; see there for the arguments.
+    """The spec of the module that a model directory takes; see `CausalLMRLModule` for the arguments.
 
     Raises:
         ValueError: `model_path` is no complete model directory (see `validate_model_directory`).
     """
+    from rllib_gigpo.rl_modules.module_choice import language_module_class  # which imports this module
+
     validate_model_directory(model_path)
     # RLlib builds no module without spaces; tokens, not spaces, are what this one reads and writes.
     anything = gym.spaces.Text(max_length=1_000_000, min_length=0)
     return RLModuleSpec(
-        module_class=CausalLMRLModule,
+        module_class=language_module_class(model_path),
         observation_space=anything,
         action_space=anything,
         model_config={
@@ -62,6 +71,7 @@ def causal_lm_spec(
             DTYPE: dtype,
             ATTN_IMPLEMENTATION: attn_implementation,
             LORA: None if lora is None else lora._asdict(),
+            FREEZE_VISION_TOWER: freeze_vision_tower,
             GRADIENT_CHECKPOINTING: gradient_checkpointing,
         },
     )
@@ -76,6 +86,7 @@ class CausalLMRLModule(WeightsFolderRLModule):
             updates; float16 can only sample.
         attn_implementation: Handed to transformers; None (default) leaves it the choice.
         lora: Fields of `LoraSettings`: trains an adapter, and keeps the model as it is. None (default): trains all.
+        freeze_vision_tower: Keeps that of a vision-language model as it is; False (default): trains it too.
         gradient_checkpointing: Computes activations again in the backward pass: less memory, a third more time. False
             (default): keeps them.
 
@@ -85,15 +96,20 @@ class CausalLMRLModule(WeightsFolderRLModule):
     """
 
     weights_folder = HUGGINGFACE_FOLDER
+    reads_images: ClassVar[bool] = False
 
     @override(RLModule)
     def setup(self) -> None:
         path = self.model_config[MODEL_PATH]
         validate_model_directory(path)
         self.tokenizer = load_tokenizer(path)
+        self.model_inputs = self.make_model_inputs(path)
         self.lm = self.load_base()
+        frozen = self.frozen_parts()
         if lora := self.model_config.get(LORA):
-            add_adapter(self.lm, LoraSettings(**lora), model_path=path)
+            add_adapter(self.lm, LoraSettings(**lora), model_path=path, frozen=frozen)
+        for part in frozen:
+            self.lm.get_submodule(part).requires_grad_(False)
         if self.inference_only:
             self.lm.requires_grad_(False)
         elif self.model_config.get(GRADIENT_CHECKPOINTING):
@@ -112,10 +128,70 @@ class CausalLMRLModule(WeightsFolderRLModule):
             attn_implementation=self.model_config.get(ATTN_IMPLEMENTATION),
         )
 
+    def frozen_parts(self) -> Sequence[str]:
+        """Names of the parts of the model that are not trained. Raises ValueError where the config asks for one that
+        the model has not."""
+        if self.model_config.get(FREEZE_VISION_TOWER):
+            raise ValueError(
+                f"freeze_vision_tower=True does nothing: the model in {self.model_config[MODEL_PATH]} is read as text "
+                "alone. Leave it out"
+            )
+        return ()
+
+    def with_image_tokens(self, prompt_ids: np.ndarray, images: Sequence[StoredImage]) -> np.ndarray:
+        """A prompt in which each image has as many ids as it is tokens to the model.
+
+        Args:
+            prompt_ids: int32[P], as the chat template writes them.
+            images: Those of the prompt, in their order.
+
+        Raises:
+            ValueError: The model reads text alone; or the template writes other than one placeholder for an image.
+        """
+        raise ValueError(
+            f"the model in {self.model_config[MODEL_PATH]} reads text alone, but its prompt has {len(images)} images"
+        )
+
+    def with_placeholders(self, prompt_ids: np.ndarray, images: Sequence[StoredImage]) -> np.ndarray:
+        """The inverse of `with_image_tokens`, for engines that expand placeholders by themselves: one id per image.
+        Raises ValueError where the prompt has not the image tokens that its images take."""
+        if images:
+            raise ValueError(f"the model in {self.model_config[MODEL_PATH]} reads text alone, not {len(images)} images")
+        return prompt_ids
+
+    @classmethod
+    def make_model_inputs(cls, model_path: str) -> ModelInputs:
+        """What forward passes of the model of a directory take of rows, whatever its weights, and whether it has its
+        output layer."""
+        return text_inputs
+
+    def probe(self) -> Probe:
+        """What proves that an engine serves this model's weights."""
+        return Probe(probe_token_ids(self.lm.config.get_text_config().vocab_size))
+
+    def response_logits(self, lm: PreTrainedModel, batch: Mapping[str, Any]) -> torch.Tensor:
+        """Logits of the response tokens of a padded micro-batch.
+
+        Args:
+            lm: This model, with whatever weights.
+            batch: As `rllib_gigpo.learners.response_scores.micro_batch_tensors` makes it: what `model_inputs` reads,
+                response_columns R, response_index int64[M].
+
+        Returns:
+            [M, V], in the model's type: row m predicts response token m, rows packed back to back.
+        """
+        logits = lm(
+            **self.model_inputs(lm, batch),
+            use_cache=False,
+            # A token is predicted one column before its own, so the last column's logits predict nothing here.
+            logits_to_keep=batch["response_columns"] + 1,
+        ).logits[:, :-1]
+        return logits.flatten(0, 1)[batch["response_index"]]
+
     @override(RLModule)
     def _forward_train(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, torch.Tensor]:
         """{"logits": [M, V]}, see `response_logits`."""
-        return {"logits": response_logits(self.lm, batch)}
+        return {"logits": self.response_logits(self.lm, batch)}
 
     @override(TorchRLModule)
     def get_state(
@@ -145,6 +221,7 @@ class CausalLMRLModule(WeightsFolderRLModule):
             save_adapter(self.lm, directory, own if tensors is None else tensors)
         else:
             self.lm.save_pretrained(str(directory), state_dict=tensors)
+        copy_processor_files(self.model_config[MODEL_PATH], directory)
         self.tokenizer.save_pretrained(str(directory))
 
     @override(WeightsFolderRLModule)
@@ -161,25 +238,3 @@ class CausalLMRLModule(WeightsFolderRLModule):
         # Through transformers rather than by reading the files: it may store a model under other names than it runs it.
         saved = load_causal_lm(directory, dtype=self.model_config.get(DTYPE, "float32"))
         set_weights(self.lm, get_weights(saved))
-
-
-def response_logits(lm: PreTrainedModel, batch: dict[str, Any]) -> torch.Tensor:
-    """Logits of the response tokens of a padded micro-batch.
-
-    Args:
-        lm: The model.
-        batch: As `rllib_gigpo.learners.micro_batches.pad_rows` makes it: input_ids, attention_mask and position_ids
-            int64[B, L], response_columns R, response_index int64[M].
-
-    Returns:
-        [M, V], in the model's type: row m predicts response token m, rows packed back to back.
-    """
-    logits = lm(
-        input_ids=batch["input_ids"],
-        attention_mask=batch["attention_mask"],
-        position_ids=batch["position_ids"],
-        use_cache=False,
-        # A token is predicted one column before its own, so the last column's logits predict nothing here.
-        logits_to_keep=batch["response_columns"] + 1,
-    ).logits[:, :-1]
-    return logits.flatten(0, 1)[batch["response_index"]]

@@ -22,6 +22,7 @@ from rllib_gigpo.rl_modules.causal_lm_rl_module import (
 )
 from rllib_gigpo.rl_modules.lora import LoraSettings, add_adapter
 from rllib_gigpo.rl_modules.model_directory import load_causal_lm, validate_model_directory
+from rllib_gigpo.rl_modules.module_choice import language_module_class
 from rllib_gigpo.rl_modules.weights import array_to_tensor, get_weights, set_weights, tensor_to_array
 from rllib_gigpo.rl_modules.weights_folder import WeightsFolderRLModule
 
@@ -74,6 +75,7 @@ class CriticRLModule(WeightsFolderRLModule):
             attn_implementation=self.model_config.get(ATTN_IMPLEMENTATION),
         )
         self.body = _body(lm, path)
+        self._model_inputs = language_module_class(path).make_model_inputs(path)
         if lora := self.model_config.get(LORA):
             add_adapter(self.body, _settings_of_body(LoraSettings(**lora), lm), model_path=path)
         # torch would draw the weights from its global generator.
@@ -91,13 +93,9 @@ class CriticRLModule(WeightsFolderRLModule):
 
     @override(RLModule)
     def _forward_train(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, torch.Tensor]:
-        """{"values": float32[M]}, one per response token of a padded micro-batch, see `response_logits`."""
-        hidden = self.body(
-            input_ids=batch["input_ids"],
-            attention_mask=batch["attention_mask"],
-            position_ids=batch["position_ids"],
-            use_cache=False,
-        ).last_hidden_state[:, -batch["response_columns"] - 1 : -1]
+        """{"values": float32[M]}, one per response token of a micro-batch, see `micro_batch_tensors`."""
+        outputs = self.body(**self._model_inputs(self.body, batch), use_cache=False)
+        hidden = outputs.last_hidden_state[:, -batch["response_columns"] - 1 : -1]
         return {"values": self.head(hidden.flatten(0, 1)[batch["response_index"]].float()).squeeze(-1)}
 
     @override(TorchRLModule)

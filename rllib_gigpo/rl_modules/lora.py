@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import functools
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -56,8 +57,9 @@ def check_lora_targets(model_path: str | Path, targets: Targets) -> None:
         _check_targets(targets, _layer_names_of_directory(str(model_path)))
 
 
-def add_adapter(lm: PreTrainedModel, settings: LoraSettings, *, model_path: str) -> None:
-    """Injects an adapter into `lm`, in place; from then on only its weights are trainable.
+def add_adapter(lm: PreTrainedModel, settings: LoraSettings, *, model_path: str, frozen: Sequence[str] = ()) -> None:
+    """Injects an adapter into `lm`, in place; from then on only its weights are trainable. Layers of its parts `frozen`
+    get none.
 
     They are float32 whatever the type of the model: a small step would be rounded away in bfloat16. There is no
     dropout, since the learner's log-probabilities must be the sampler's.
@@ -76,6 +78,7 @@ def add_adapter(lm: PreTrainedModel, settings: LoraSettings, *, model_path: str)
         r=settings.rank,
         lora_alpha=settings.rank if settings.alpha is None else settings.alpha,
         target_modules="all-linear" if settings.targets == "all-linear" else list(settings.targets),
+        exclude_modules="|".join(rf"{re.escape(part)}\..*" for part in frozen) or None,
         lora_dropout=0.0,
         # GPT-2's Conv1D stores its weight transposed; peft sets the flag itself, and warns where it was not set.
         fan_in_fan_out=any(_is_conv1d(module) for module in lm.modules()),

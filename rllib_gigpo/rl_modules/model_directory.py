@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 DtypeName = Literal["float32", "bfloat16", "float16"]
 DTYPE_NAMES = ("float32", "bfloat16", "float16")
 
+# Say how images and videos become what a model reads; models of text alone have none of them.
+_PROCESSOR_FILES = ("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json")
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 
 
@@ -78,7 +81,8 @@ def load_tokenizer(path: str | Path) -> PreTrainedTokenizerBase:
 def load_causal_lm(
     path: str | Path, *, dtype: DtypeName = "float32", attn_implementation: str | None = None
 ) -> PreTrainedModel:
-    """The causal language model of a model directory, on the CPU, in training mode, without dropout.
+    """The language model of a model directory, on the CPU, in training mode, without dropout; of a vision-language
+    model, with its vision tower.
 
     Args:
         path: The model directory.
@@ -93,13 +97,12 @@ def load_causal_lm(
         raise ValueError(f"dtype is {dtype!r}; it must be one of {', '.join(DTYPE_NAMES)}")
     check_torchvision()
     import torch
-    from transformers import AutoModelForCausalLM
     from transformers.utils import logging
 
     # Every learner and runner process would draw one into the log.
     logging.disable_progress_bar()
     options: dict[str, Any] = {} if attn_implementation is None else {"attn_implementation": attn_implementation}
-    lm, report = AutoModelForCausalLM.from_pretrained(
+    lm, report = _auto_class(path).from_pretrained(
         str(path),
         dtype=getattr(torch, dtype),
         trust_remote_code=False,
@@ -116,22 +119,58 @@ def load_causal_lm(
 
 
 def causal_lm_skeleton(path: str | Path) -> PreTrainedModel:
-    """The causal language model of a model directory without its weights: on the meta device, where nothing takes
-    memory and nothing can be computed.
+    """The language model of a model directory without its weights: on the meta device, where nothing takes memory and
+    nothing can be computed.
 
     Raises:
         ImportError: A broken torchvision (see `check_torchvision`).
     """
     check_torchvision()
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
+    from transformers import AutoConfig, GenerationConfig
 
     config = AutoConfig.from_pretrained(str(path), trust_remote_code=False, local_files_only=True)
     with torch.device("meta"):
-        lm = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+        lm = _auto_class(path).from_config(config, trust_remote_code=False)
     if (Path(path) / "generation_config.json").is_file():
         lm.generation_config = GenerationConfig.from_pretrained(str(path), local_files_only=True)
     return lm
+
+
+def read_model_config(path: str | Path) -> dict[str, Any]:
+    """config.json of a model directory. Raises ValueError where it is no JSON object."""
+    file = Path(path) / "config.json"
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{file} cannot be read ({error}); save the model again") from error
+    if not isinstance(config, dict):
+        raise ValueError(f"{file} holds no JSON object; save the model again")
+    return config
+
+
+def copy_processor_files(source: str | Path, target: str | Path) -> None:
+    """Copies what says how a vision-language model's images are processed, where there is any, into a directory."""
+    for name in _PROCESSOR_FILES:
+        if (Path(source) / name).is_file():
+            shutil.copyfile(Path(source) / name, Path(target) / name)
+
+
+def _auto_class(path: str | Path) -> Any:
+    """The class of transformers that builds the model of a directory, with its output layer."""
+    from transformers import (
+        MODEL_FOR_CAUSAL_LM_MAPPING,
+        MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING,
+        AutoConfig,
+        AutoModelForCausalLM,
+        AutoModelForImageTextToText,
+    )
+
+    config = type(AutoConfig.from_pretrained(str(path), trust_remote_code=False, local_files_only=True))
+    # Of a model that has neither, transformers' message is to name the causal language models.
+    if config not in MODEL_FOR_CAUSAL_LM_MAPPING and config in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING:
+        return AutoModelForImageTextToText
+    return AutoModelForCausalLM
 
 
 def _remove_dropout(lm: PreTrainedModel) -> None:

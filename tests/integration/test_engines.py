@@ -14,7 +14,7 @@ import torch
 from rllib_gigpo.inference import weight_files
 from rllib_gigpo.inference.hf_engine import HFEngine
 from rllib_gigpo.inference.protocol import Generation, GenerationRequest, SamplingParams
-from rllib_gigpo.inference.weights_probe import PROBE_TOLERANCE, probe_gap, probe_token_ids
+from rllib_gigpo.inference.weights_probe import PROBE_TOLERANCE, Probe, probe_gap, probe_token_ids
 from rllib_gigpo.rl_modules.causal_lm_facade import facade_spec
 from rllib_gigpo.rl_modules.causal_lm_rl_module import causal_lm_spec
 from rllib_gigpo.rl_modules.lora import LoraSettings
@@ -67,8 +67,8 @@ class Case:
 
     def probe_gap(self) -> float:
         """Between the engine and the learner."""
-        ids = probe_token_ids(VOCABULARY)
-        return probe_gap(HFEngine(self.module.lm, self.module.tokenizer).probe(ids), self.engine.probe(ids))
+        probe = Probe(probe_token_ids(VOCABULARY))
+        return probe_gap(HFEngine(self.module.lm, self.module.tokenizer).probe(probe), self.engine.probe(probe))
 
     def generate(self, requests: list[GenerationRequest]) -> list[Generation]:
         """Responses to all requests at once."""

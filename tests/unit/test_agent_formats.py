@@ -9,6 +9,7 @@ import jinja2
 import pytest
 
 from rllib_gigpo.agent_formats import AgentFormat, OneOf, PromptTemplate, Turn, template_source
+from rllib_gigpo.agent_formats.image_marks import image_mark, split_at_marks
 from rllib_gigpo.env_adapters import make_env
 from rllib_gigpo.env_adapters.gym_cards import prompts
 from rllib_gigpo.registry import environment, environment_names
@@ -50,7 +51,7 @@ def test_an_unknown_variable_is_named_when_the_template_is_made() -> None:
 )
 def test_an_unknown_field_of_a_turn_is_named_when_the_template_is_made(source: str) -> None:
     with pytest.raises(
-        ValueError, match=r"unknown fields \['reward'\] of a turn.*known are \['observation', 'action'\]"
+        ValueError, match=r"unknown fields \['reward'\] of a turn.*known are \['observation', 'action', 'image'\]"
     ):
         PromptTemplate(source)
 
@@ -153,3 +154,19 @@ def test_a_prompt_of_a_real_start() -> None:
     observation, _ = make_env("Blackjack").reset(options={"task": 1})
     rendered = PromptTemplate(prompts.BLACKJACK_PROMPT).render(observation=observation, history=[], step=0)
     assert rendered.splitlines()[1:] == ["Reply <think>reason</think><action>hit or stand</action>.", observation]
+
+
+def test_a_message_is_split_at_the_marks_of_its_images() -> None:
+    message = f"a{image_mark(1)}{image_mark(0)}b"
+    assert split_at_marks(message, 2) == ["a", 1, 0, "b"]
+    # What an environment writes may look like the mark of an image that is not there.
+    assert split_at_marks(message, 1) == [f"a{image_mark(1)}", 0, "b"]
+    assert split_at_marks(image_mark(0), 1) == [0] and split_at_marks("", 1) == []
+
+
+def test_an_image_comes_first_unless_the_template_places_it() -> None:
+    mark = image_mark(0)
+    assert PromptTemplate("{{ observation }}").render(observation="o", history=[], step=0, image=mark) == f"{mark}o"
+    placed = PromptTemplate("{{ observation }}{% if image %}:{{ image }}{% endif %}")
+    assert placed.render(observation="o", history=[], step=0, image=mark) == f"o:{mark}"
+    assert placed.render(observation="o", history=[], step=0) == "o"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rllib_gigpo.env_adapters.gym_cards.embedded_ezpoints import expert_actions
 from rllib_gigpo.env_adapters.gym_cards.ezpoints import ACTIONS, EZPoints
+from rllib_gigpo.env_adapters.gym_cards.ezpoints_expert import expert_actions
 from rllib_gigpo.env_adapters.gym_cards.hands import RANKS, hand_of_task
 
 pytestmark = pytest.mark.unit

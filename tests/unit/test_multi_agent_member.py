@@ -10,6 +10,7 @@ from rllib_gigpo.env_runners.multi_agent_answers import check_multi_agent_reset,
 from rllib_gigpo.env_runners.multi_agent_member import Act, MultiAgentMember
 from rllib_gigpo.env_runners.policy_mapping import PolicyMapping
 from rllib_gigpo.env_runners.rollout_plan import GroupPlan
+from rllib_gigpo.images import ImageStore
 from rllib_gigpo.seeds import derive_seed
 
 pytestmark = pytest.mark.unit
@@ -22,6 +23,7 @@ def started(observations: dict[str, str], infos: dict | None = None, mapping: An
         GroupPlan(7, task="t", env_seed=0, sampling_seed=0),
         2,
         env=None,
+        images=ImageStore(),
         start=check_multi_agent_reset((observations, infos or {}), AGENTS),
         possible_agents=AGENTS,
         policy_mapping=PolicyMapping(mapping or (lambda agent_id, episode: agent_id.upper()), ["ANN", "BOB"]),

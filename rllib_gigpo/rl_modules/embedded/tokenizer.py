@@ -12,11 +12,25 @@ from transformers import Qwen2Tokenizer
 END_OF_TEXT = "<|endoftext|>"
 TURN_START = "<|im_start|>"
 TURN_END = "<|im_end|>"
+VISION_START, VISION_END = "<|vision_start|>", "<|vision_end|>"
+IMAGE_PAD, VIDEO_PAD = "<|image_pad|>", "<|video_pad|>"
 ROLES = ("system", "user", "assistant")
 
 CHAT_TEMPLATE = (
     "{% for message in messages %}"
     "<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+# A message is a text, or a list of parts, each an image or a text, as in Qwen2.5-VL.
+IMAGE_CHAT_TEMPLATE = (
+    "{% for message in messages %}"
+    "<|im_start|>{{ message['role'] }}\n"
+    "{% if message['content'] is string %}{{ message['content'] }}{% else %}"
+    "{% for part in message['content'] %}"
+    "{% if part['type'] == 'image' %}<|vision_start|><|image_pad|><|vision_end|>{% else %}{{ part['text'] }}{% endif %}"
+    "{% endfor %}{% endif %}<|im_end|>\n"
     "{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
@@ -27,6 +41,7 @@ def build_tokenizer(
     *,
     vocab_size: int = 640,
     tags: Sequence[str] = ("<think>", "</think>", "<action>", "</action>"),
+    with_images: bool = False,
 ) -> Qwen2Tokenizer:
     """Trains a byte-level BPE tokenizer on `texts`.
 
@@ -38,6 +53,7 @@ def build_tokenizer(
         texts: What the model is to read and write: user messages, responses. The same texts give the same tokenizer.
         vocab_size: Upper bound; few short texts fill less.
         tags: Strings of the response grammar.
+        with_images: Adds the special tokens that stand for images, and a chat template that writes them.
 
     Raises:
         RuntimeError: A text does not survive encoding and decoding.
@@ -48,7 +64,8 @@ def build_tokenizer(
     trained = Tokenizer(models.BPE())
     trained.normalizer = qwen2.normalizer
     trained.pre_tokenizer = qwen2.pre_tokenizer
-    special = [END_OF_TEXT, TURN_START, TURN_END]
+    vision = [VISION_START, VISION_END, IMAGE_PAD, VIDEO_PAD] if with_images else []
+    special = [END_OF_TEXT, TURN_START, TURN_END, *vision]
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size - len(tags),
         min_frequency=2,
@@ -68,11 +85,11 @@ def build_tokenizer(
         eos_token=TURN_END,
         pad_token=END_OF_TEXT,
         padding_side="left",
-        extra_special_tokens=[TURN_START],
+        extra_special_tokens=[TURN_START, *vision],
         clean_up_tokenization_spaces=False,
     )
     tokenizer.add_tokens([AddedToken(tag, normalized=False, special=False) for tag in tags])
-    tokenizer.chat_template = CHAT_TEMPLATE
+    tokenizer.chat_template = IMAGE_CHAT_TEMPLATE if with_images else CHAT_TEMPLATE
     _require_round_trip(tokenizer, texts)
     return tokenizer
 
