@@ -1,6 +1,6 @@
 """What the tests of the `vllm` engine share.
 
-They skip where the extra is not installed, which `make test` does; on CI, where the variable `CI` is set, they fail.
+They skip where the extra is not installed; `make test` installs it where there is a wheel for the machine.
 """
 
 from __future__ import annotations
