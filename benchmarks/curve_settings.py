@@ -183,7 +183,7 @@ SUITES = {
     # From pictures, with a vision-language model.
     "ezpoints_image": Suite(
         "EZPoints",
-        iterations=40,
+        iterations=70,
         training={**_SHARED, "groups_per_iteration": 8, "lr": 3e-4},
         env_config={"observation": "image", "image_size": 56},  # SMALL_PICTURES of the adapter
         stages=(_crossed(("token",), 1.0),),

@@ -26,9 +26,9 @@ SEED = 0
 VISION = Vision(token_pixels=28, max_pixels=56 * 56, naming_steps=1000, naming_learning_rate=3e-3)
 HANDS_PER_PAIR = 40  # for the vision tower
 EPISODES = 1200
-NUMBERLINE_EPISODES = 150
+NUMBERLINE_EPISODES = 500
 EXPERT_PROBABILITY = 0.42
-STEPS = 400
+STEPS = 700
 LEARNING_RATE = 3e-3
 
 

@@ -34,4 +34,4 @@ config = (
     .debugging(seed=0)
 )
 
-stop = {"training_iteration": 40}
+stop = {"training_iteration": 70}
