@@ -74,7 +74,7 @@ class PictureEnv(GeneratedTaskEnv[Any]):
     def _game_info(self) -> dict[str, Any]:
         """The info, but for `anchor_state`."""
 
-    def render(self) -> Any:
+    def render(self) -> Any:  # gymnasium binds its own type variable here
         """The picture of now, uint8[H, W, 3], with `render_mode="rgb_array"`; else None.
 
         Raises:

@@ -4,7 +4,7 @@
     rllib train file tuned_examples/gigpo/ezpoints_smollm2_lora.py
 
 Worked examples in the prompt show the form of a reply and how a formula grows. For all weights instead of an adapter:
---config '{"lora_rank": null, "lora_alpha": null, "lr": 2e-5}'.
+--config '{"lora_rank": null, "lora_alpha": null, "lr": 2e-5}'. How far this gets has not been measured.
 """
 
 from rllib_gigpo.algorithms.gigpo import GiGPOConfig

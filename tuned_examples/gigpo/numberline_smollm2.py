@@ -3,7 +3,8 @@
     make smollm2
     rllib train file tuned_examples/gigpo/numberline_smollm2.py
 
-As `numberline_smollm2_lora.py`, without an adapter. Weights, gradients and Adam's moments take 2.2 GB.
+As `numberline_smollm2_lora.py`, without an adapter. Weights, gradients and Adam's moments take 2.2 GB. How far
+this gets has not been measured.
 """
 
 from rllib_gigpo.algorithms.gigpo import GiGPOConfig

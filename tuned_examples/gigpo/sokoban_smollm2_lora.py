@@ -4,7 +4,8 @@
     rllib train file tuned_examples/gigpo/sokoban_smollm2_lora.py
 
 Levels are won by one or two moves. Two worked examples in the prompt show the form of a reply. For all weights instead
-of an adapter: --config '{"lora_rank": null, "lora_alpha": null, "lr": 2e-5}'.
+of an adapter: --config '{"lora_rank": null, "lora_alpha": null, "lr": 2e-5}'. How far this gets has not been
+measured.
 """
 
 from rllib_gigpo.algorithms.gigpo import GiGPOConfig
