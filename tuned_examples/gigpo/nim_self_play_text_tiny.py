@@ -4,7 +4,8 @@
 
 The model moves at random at first. It plays for "player"; "opponent" is played by frozen copies: the first version, and
 the last three that were kept, one every five iterations. The success before and after training is the share of games
-that the player wins against the first version, on a panel of 128 tasks in about half of which it begins.
+that the player wins against the first version, on a panel of 128 tasks in about half of which it begins: with seed 0 it
+was 0.56, and 0.87 after 25 iterations, where the best moves would win 0.95. See docs/multi_agent.md.
 """
 
 from rllib_gigpo.algorithms.gigpo import GiGPOConfig
