@@ -23,7 +23,8 @@ from rllib_gigpo.rl_modules.embedded import NamedPicture, PictureRow
 
 SEED = 0
 # A picture of 56 × 56 is four tokens: the upper half of each card is one, and so is each number of NumberLine.
-VISION = Vision(token_pixels=28, max_pixels=56 * 56, naming_steps=1000, naming_learning_rate=3e-3)
+# A little more than 56 × 56, which rounding would make smaller.
+VISION = Vision(token_pixels=28, max_pixels=60 * 60, naming_steps=1000, naming_learning_rate=3e-3)
 HANDS_PER_PAIR = 40  # for the vision tower
 EPISODES = 1200
 NUMBERLINE_EPISODES = 500

@@ -23,14 +23,14 @@ from rllib_gigpo.rl_modules.embedded import NamedPicture
 
 SEED = 0
 SIZE = 6
-# A cell is a token.
+# A cell is a token. Rounding would make a picture of exactly the most pixels smaller.
 VISION = Vision(
-    token_pixels=CELL_PIXELS, max_pixels=(SIZE * CELL_PIXELS) ** 2, naming_steps=300, naming_learning_rate=3e-3
+    token_pixels=CELL_PIXELS, max_pixels=(SIZE * CELL_PIXELS + 8) ** 2, naming_steps=300, naming_learning_rate=3e-3
 )
 PICTURES = 400
 EPISODES = 1500
 READING_STEPS, READING_LEARNING_RATE = 600, 3e-3
-WEAK_EXPERT_PROBABILITY = 0.4
+WEAK_EXPERT_PROBABILITY = 0.3
 WEAK_STEPS, WEAK_LEARNING_RATE = 100, 1.5e-3
 
 

@@ -70,8 +70,9 @@ def test_a_card_or_a_cell_is_a_token(name: str) -> None:
     assert ImageProcessor(directory_of(name)).num_tokens(height, width) == num_tokens
 
 
-def test_published_pictures_of_cards_are_made_as_small_as_the_model_reads_them() -> None:
+def test_larger_pictures_are_made_as_small_as_the_model_reads_them() -> None:
     assert ImageProcessor(directory_of("EZPoints")).num_tokens(300, 300) == 4
+    assert ImageProcessor(directory_of("Sokoban")).num_tokens(252, 252) == 36
 
 
 @pytest.mark.parametrize("name", NAMES)
