@@ -1,4 +1,4 @@
-# make train   set up, then train GiGPO on EZPoints on the CPU
+# make train   set up, then train GiGPO on EZPoints on the CPU; ENGINE=vllm samples with vLLM
 # make test    set up, lint, all tests
 # make lint    set up, then ruff, mypy and import-linter
 # make docs    set up, then docs/ as a site in site/
@@ -6,7 +6,8 @@
 # make soak    set up, then a thousand episodes and more of every environment, written to docs/soak.md
 # make venv    set up only: .venv with everything but ALFWorld and vLLM
 # make alfworld  ALFWorld in .venv: its planner is compiled, which takes g++, make and minutes
-# make vllm    the engine `vllm` for the CPU in .venv; `make test` then tests it too
+# make vllm    the engine `vllm` for the CPU in .venv, about 90 seconds; `make test` does this too
+# make smollm2  SmolLM2-135M-Instruct in models/, for the tuned examples that need a pretrained model: 540 MB
 #
 # PYTHON=python3.12       another interpreter (3.11 or newer)
 # JOBS=2                  runs of `make curves` at a time; each takes one core
@@ -14,18 +15,19 @@
 
 PYTHON ?= python3
 JOBS ?= 1
+ENGINE ?= hf
 TORCH ?= torch==2.13.0
 BIN := .venv/bin
 STAMP := .venv/.set-up
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: train test lint docs curves soak venv alfworld vllm clean
+.PHONY: train test lint docs curves soak venv alfworld vllm smollm2 clean
 .DELETE_ON_ERROR:
 
-train: venv
-	$(BIN)/rllib train file tuned_examples/gigpo/ezpoints_text_tiny.py
+train: venv $(filter vllm,$(ENGINE))
+	$(BIN)/rllib train file tuned_examples/gigpo/ezpoints_text_tiny.py --config '{"engine": "$(ENGINE)"}'
 
-test: lint alfworld
+test: lint alfworld vllm
 	$(BIN)/python -m pytest tests/unit tests/integration tests/system
 
 lint: venv
@@ -61,6 +63,16 @@ vllm: venv
 			|| echo "vLLM could not be installed, see above: its tests will be skipped" >&2; \
 		$(REMOVE_BROKEN); \
 	fi
+
+SMOLLM2 := models/smollm2-135m-instruct
+
+smollm2: $(SMOLLM2)/tokenizer.json
+
+# Its last file: the script does not write into a folder that an interrupted run has left.
+$(SMOLLM2)/tokenizer.json: | venv
+	$(PIP) install --quiet 'gguf>=0.19'
+	rm -rf $(SMOLLM2)
+	$(BIN)/python scripts/smollm2.py $(SMOLLM2)
 
 define REMOVE_BROKEN
 for package in torchvision torchaudio torchcodec; do \

@@ -1,14 +1,15 @@
 """Lock-step batches against coroutines on the `vllm` engine, with environments of random latency.
 
-    python benchmarks/rollout.py [REPETITIONS]
+    python benchmarks/rollout.py [REPETITIONS [TURNS]]
 
-32 environments take 6 turns each: a response of 2 to 40 tokens, then a step that sleeps for 0 to 50 ms, as one that
+32 environments take 20 turns each: a response of 2 to 40 tokens, then a step that sleeps for 0 to 50 ms, as one that
 asks a server does. Lengths, latencies, prompts and seeds are the same in both; the model is the embedded one of
 EZPoints, whose end-of-sequence token is not heeded here. In lock-step all environments wait for the longest response
 of a batch, and the engine for the slowest step; with coroutines nobody waits for another.
 
-Prints, for each repetition and the medians: wall seconds, engine steps, the share of the time in which the engine had
-no request, and the share that an environment spent outside of the engine. Checks that both sampled the same tokens.
+Prints, for each repetition and the medians: wall seconds, CPU seconds of the engine's process, engine steps, the share
+of the time in which the engine had no request, and the share that an environment spent outside of the engine. Checks
+that both sampled the same tokens.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import psutil
 
 from rllib_gigpo.env_adapters import embedded_model_path
 from rllib_gigpo.inference.vllm_options import VLLMSettings
 from rllib_gigpo.inference.vllm_server import VLLMServer
 
-ENVIRONMENTS, TURNS = 32, 6
+ENVIRONMENTS, TURNS = 32, 20
 LENGTHS, LATENCY_S = (2, 40), 0.05
 PROMPT_TOKENS, VOCABULARY = 64, 200
 
@@ -40,10 +42,14 @@ class Plan:
     latencies: np.ndarray
     prompts: np.ndarray
 
+    @property
+    def turns(self) -> int:
+        return self.lengths.shape[1]
+
     @classmethod
-    def random(cls) -> Plan:
+    def random(cls, turns: int) -> Plan:
         rng = np.random.default_rng(0)
-        shape = (ENVIRONMENTS, TURNS)
+        shape = (ENVIRONMENTS, turns)
         return cls(
             rng.integers(LENGTHS[0], LENGTHS[1] + 1, shape),
             rng.uniform(0, LATENCY_S, shape),
@@ -105,13 +111,13 @@ class Rollouts:
         await asyncio.sleep(self._plan.latencies[env, turn])
 
     async def in_lock_step(self) -> None:
-        for turn in range(TURNS):
+        for turn in range(self._plan.turns):
             await asyncio.gather(*(self.respond(env, turn) for env in range(ENVIRONMENTS)))
             await asyncio.gather(*(self.step(env, turn) for env in range(ENVIRONMENTS)))
 
     async def as_coroutines(self) -> None:
         async def play(env: int) -> None:
-            for turn in range(TURNS):
+            for turn in range(self._plan.turns):
                 await self.respond(env, turn)
                 await self.step(env, turn)
 
@@ -137,9 +143,15 @@ def count_steps(server: VLLMServer) -> Callable[[], int]:
     return take
 
 
+def engine_cpu_s() -> float:
+    """CPU seconds of the engine's process so far; on a busy machine they say more than the wall does."""
+    return sum(sum(child.cpu_times()[:2]) for child in psutil.Process().children(recursive=True))
+
+
 def main() -> None:
     repetitions = int(sys.argv[1]) if len(sys.argv) > 1 else 6
-    plan = Plan.random()
+    turns = int(sys.argv[2]) if len(sys.argv) > 2 else TURNS
+    plan = Plan.random(turns)
     settings = VLLMSettings(str(embedded_model_path("EZPoints")), "float32", max_tokens=256, max_requests=ENVIRONMENTS)
     server = VLLMServer(settings)
     take_steps = count_steps(server)
@@ -147,19 +159,20 @@ def main() -> None:
         "lock-step": Rollouts.in_lock_step,
         "coroutines": Rollouts.as_coroutines,
     }
-    rows: dict[str, list[tuple[float, float, float, float]]] = {name: [] for name in ways}
+    rows: dict[str, list[tuple[float, ...]]] = {name: [] for name in ways}
     tokens: list[dict[tuple[int, int], list[int]]] = []
-    print(f"{'':12}{'wall s':>8}{'steps':>8}{'engine idle':>13}{'outside engine':>16}")
+    print(f"{'':12}{'wall s':>8}{'engine CPU s':>14}{'steps':>8}{'engine idle':>13}{'outside engine':>16}")
     for repetition in range(repetitions + 1):
         for name, way in ways.items():
             rollouts = Rollouts(server, plan)
             take_steps()
-            start = time.perf_counter()
+            start, cpu_start = time.perf_counter(), engine_cpu_s()
             asyncio.run(way(rollouts))  # type: ignore[arg-type]
             wall = time.perf_counter() - start
             meter = rollouts.meter
             tokens.append(meter.tokens)
-            row = (wall, take_steps(), 1 - meter.busy_s / wall, 1 - meter.waited_s / (wall * ENVIRONMENTS))
+            outside = 1 - meter.waited_s / (wall * ENVIRONMENTS)
+            row = (wall, engine_cpu_s() - cpu_start, take_steps(), 1 - meter.busy_s / wall, outside)
             if repetition > 0:  # the first one warms up
                 rows[name].append(row)
                 print_row(name, row)
@@ -175,8 +188,8 @@ def main() -> None:
 
 
 def print_row(name: str, row: tuple[float, ...]) -> None:
-    wall, steps, idle, outside = row
-    print(f"{name:12}{wall:8.2f}{steps:8.0f}{idle:13.0%}{outside:16.0%}", flush=True)
+    wall, cpu, steps, idle, outside = row
+    print(f"{name:12}{wall:8.2f}{cpu:14.2f}{steps:8.0f}{idle:13.0%}{outside:16.0%}", flush=True)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from rllib_gigpo.env_adapters.gym_cards.hands import TARGET
 from rllib_gigpo.env_adapters.gym_cards.points24 import Points24
 from rllib_gigpo.env_adapters.gym_cards.solver import solution
 from rllib_gigpo.env_adapters.household.expert import expert_actions as household_actions
+from rllib_gigpo.env_adapters.multi_agent.nim_rules import PLAYER, best_moves
 from rllib_gigpo.env_adapters.search_qa.generated_questions import expert_act, generated_question
 from rllib_gigpo.env_adapters.sokoban.expert import expert_actions as sokoban_moves
 from rllib_gigpo.env_adapters.sokoban.expert import moves_to_solution
@@ -90,6 +91,17 @@ def search_qa(player: Player, task: int, start: Moment) -> Choose:
     return one_by_one(expert_act(question, step) for step in range(len(question.names) + 1))
 
 
+def nim(player: Player, task: int, start: Moment) -> Choose:
+    """Wins from any start, against an opponent that takes one stone after the other."""
+    env: Any = player.env.unwrapped
+
+    def choose(moment: Moment) -> dict[Any, str]:
+        agent, _ = agent_and_info(moment)
+        return {agent: best_moves(env.stones, most_taken=3)[0] if agent == PLAYER else "take 1"}
+
+    return choose
+
+
 def relay_household(player: Player, task: int, start: Moment) -> Choose:
     env: Any = player.env.unwrapped
 
@@ -117,6 +129,7 @@ EXPERTS: dict[str, Expert] = {
     "Blackjack": blackjack,
     "EZPoints": formula(TARGET),
     "Household": household,
+    "Nim": nim,
     "NumberLine": number_line,
     "Points24": formula(Points24.target),
     "RelayHousehold": relay_household,

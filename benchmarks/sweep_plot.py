@@ -42,13 +42,13 @@ def draw(trials: list[dict[str, Any]], curves: dict[str, dict[int, float]], path
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
+    figure, axes = plt.subplots(figsize=(10, 5), layout="constrained")
     for trial in trials:
         points = sorted(curves[trial["trial"]].items())
         axes.plot(*zip(*points, strict=True), marker="o", markersize=3, label=trial["parameters"])
     axes.set(xlabel="iteration", ylabel="success of the iteration's games", ylim=(0, 1))
     axes.grid(alpha=0.3)
-    axes.legend(fontsize=7, loc="upper left")
+    figure.legend(fontsize=7, loc="outside lower center", ncols=2)
     figure.savefig(path, dpi=120)
 
 

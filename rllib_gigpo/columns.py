@@ -26,3 +26,6 @@ ENDING = "ending"  # str, last info: see rllib_gigpo.env_runners.endings
 # The same, in the episodes of a multi-agent environment's agents only.
 ENTERED_AT = "entered_at"  # int, infos[0]: step of the environment, 0 for `reset`, that first showed the agent anything
 ENV_STEPS = "env_steps"  # int, last info: steps of the environment until the trajectory's end
+
+# MultiAgentEpisode.custom_data, for a policy_mapping_fn, beside GROUP_ID, MEMBER and TASK.
+IN_EVALUATION = "in_evaluation"  # bool

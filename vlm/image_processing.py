@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -34,20 +34,19 @@ class ProcessedImage(NamedTuple):
 class ImageProcessor:
     """The image processor of a model directory, which says how large images are made and how they are normalised.
 
-    An image is resized so that both sides are multiples of `token_pixels`, with at least `min_pixels` and at most
-    `max_pixels`, and the aspect ratio as nearly as possible what it was (Wang et al. 2024, Qwen2-VL); one that fits
+    An image is resized so that both sides are multiples of `token_pixels`, with pixels within the limits of the
+    directory, and the aspect ratio as nearly as possible what it was (Wang et al. 2024, Qwen2-VL); one that fits
     already stays as it is.
 
     Args:
         model_directory: A Hugging Face model directory.
-        min_pixels, max_pixels: Replace what the directory says; None (default): as it says.
 
     Raises:
-        ValueError: The directory has no image processor, or one of another family, or the limits are impossible.
+        ValueError: The directory has no image processor, or one of another family, or its limits are impossible.
         ImportError: A broken torchvision (see `check_torchvision`).
     """
 
-    def __init__(self, model_directory: str | Path, *, min_pixels: int | None = None, max_pixels: int | None = None):
+    def __init__(self, model_directory: str | Path):
         if not any((Path(model_directory) / name).is_file() for name in _CONFIG_FILES):
             raise ValueError(
                 f"model directory {model_directory} has no image processor ({' or '.join(_CONFIG_FILES)}); copy "
@@ -65,23 +64,19 @@ class ImageProcessor:
                 f"the image processor of {model_directory} is a {type(self._processor).__name__}, which does not cut "
                 "images into the patches of the Qwen family"
             )
-        size = self._processor.size
-        self.min_pixels: int = size["shortest_edge"] if min_pixels is None else min_pixels
-        self.max_pixels: int = size["longest_edge"] if max_pixels is None else max_pixels
         self.merge_size: int = self._processor.merge_size
         self.token_pixels: int = self._processor.patch_size * self.merge_size
-        if not 0 < self.min_pixels <= self.max_pixels or self.max_pixels < self.token_pixels**2:
+        lowest, highest = self._processor.size["shortest_edge"], self._processor.size["longest_edge"]
+        if not 0 < lowest <= highest or highest < self.token_pixels**2:
             raise ValueError(
-                f"min_pixels={self.min_pixels} and max_pixels={self.max_pixels} of {model_directory}: they must be "
-                f"positive, in this order, and max_pixels at least one token, {self.token_pixels}² = "
-                f"{self.token_pixels**2}"
+                f"the image processor of {model_directory} has the pixel limits {lowest} and {highest} (shortest_edge, "
+                f"longest_edge): they must be positive, in this order, and the second at least one token, "
+                f"{self.token_pixels}² = {self.token_pixels**2}"
             )
-        self._size = {"shortest_edge": self.min_pixels, "longest_edge": self.max_pixels}
 
     def num_tokens(self, height: int, width: int) -> int:
         """How many tokens of the language model an image of this size takes, without looking at one."""
-        limits: dict[str, Any] = {"min_pixels": self.min_pixels, "max_pixels": self.max_pixels}
-        patches = self._processor.get_number_of_image_patches(height, width, limits)
+        patches = self._processor.get_number_of_image_patches(height, width)
         return int(patches) // self.merge_size**2
 
     def process(self, image: np.ndarray) -> ProcessedImage:
@@ -91,13 +86,7 @@ class ImageProcessor:
             ValueError: It is no such image, see `check_image`.
         """
         check_image(image)
-        features = self._processor.preprocess(
-            # A copy where it is read-only, as arrays from Ray's object store are: transformers warns about those.
-            [np.require(image, requirements=["C", "W"])],
-            size=self._size,
-            input_data_format="channels_last",
-            return_tensors="np",
-        )
+        features = self._processor.preprocess([image], input_data_format="channels_last", return_tensors="np")
         return ProcessedImage(features["pixel_values"], features["image_grid_thw"][0])
 
 

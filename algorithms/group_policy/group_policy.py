@@ -40,6 +40,7 @@ from rllib_gigpo.algorithms.group_policy.kl_in_reward import coefficient_at, kl_
 from rllib_gigpo.algorithms.group_policy.learner_update import update_learners
 from rllib_gigpo.algorithms.group_policy.sampler_gap import check_sampler_gap
 from rllib_gigpo.algorithms.group_policy.scoring import REFERENCE_LOGP, score_rows
+from rllib_gigpo.algorithms.group_policy.self_play import refresh_opponents
 from rllib_gigpo.algorithms.group_policy.weight_delivery import deliver_weights
 from rllib_gigpo.columns import GROUP_ID
 from rllib_gigpo.connectors.credit_groups import credit_group_id
@@ -131,6 +132,7 @@ class GroupPolicy(CheckpointedAlgorithm):
             rows = self._assign_credit(episodes)
         with self.metrics.log_time((TIMERS, LEARNER_UPDATE_TIMER)):
             self._update(rows)
+            self._refresh_opponents()
         with self.metrics.log_time((TIMERS, SYNCH_WORKER_WEIGHTS_TIMER)):
             self.deliver_weights()
 
@@ -309,6 +311,16 @@ class GroupPolicy(CheckpointedAlgorithm):
                 module_id,
                 warning=self.config.sampler_gap_warning,
                 limit=self.config.sampler_gap_limit,
+            )
+
+    def _refresh_opponents(self) -> None:
+        """In self-play, keeps a copy of the policy now and then."""
+        if self.config.self_play_agent is not None:
+            refresh_opponents(
+                self.learner_group,
+                self.iteration + 1,
+                past_versions=self.config.past_versions,
+                interval=self.config.snapshot_interval,
             )
 
     def _model_path(self, module_id: str | None) -> str:

@@ -18,6 +18,7 @@ from rllib_gigpo.algorithms.group_policy.config_checks import check_keyword_argu
 from rllib_gigpo.algorithms.group_policy.language_agent_config import LanguageAgentConfig
 from rllib_gigpo.algorithms.group_policy.module_specs import with_absolute_paths, with_module_configs
 from rllib_gigpo.algorithms.group_policy.scoring import OLD_LOGP, REFERENCE_LOGP
+from rllib_gigpo.algorithms.group_policy.self_play import LEARNER, OpponentMapping, self_play_modules
 from rllib_gigpo.connectors.token_rows import TokenRowPacking
 from rllib_gigpo.env_runners.group_env_runner import GroupEnvRunner
 from rllib_gigpo.env_runners.multi_agent_group_env_runner import MultiAgentGroupEnvRunner
@@ -93,6 +94,10 @@ class GroupPolicyConfig(LanguageAgentConfig):
         self.add_default_connectors_to_module_to_env_pipeline = False
         self.add_default_connectors_to_learner_pipeline = False
         self._group_connector: Callable[[], ConnectorV2 | list[ConnectorV2]] | None = None
+        # self_play()
+        self.self_play_agent: str | None = None
+        self.past_versions = 3
+        self.snapshot_interval = 5
 
     @override(AlgorithmConfig)
     def training(
@@ -197,12 +202,38 @@ class GroupPolicyConfig(LanguageAgentConfig):
         """Sets a function that makes connector pieces to run on whole rollout groups, before the built-in ones."""
         return self._set(_group_connector=connector)
 
+    def self_play(
+        self,
+        *,
+        self_play_agent: str | None = NotProvided,
+        past_versions: int = NotProvided,
+        snapshot_interval: int = NotProvided,
+    ) -> Self:
+        """Has one agent of a game learn against frozen copies of its own policy, which act for all others; sets
+        `multi_agent(…)` accordingly. Evaluation plays against the weights that training began with.
+
+        Args:
+            self_play_agent: The one that learns; None for no self-play.
+            past_versions: How many copies are kept, beside the first version; the oldest goes when a new one comes.
+            snapshot_interval: Iterations from one copy to the next.
+        """
+        self._set(self_play_agent=self_play_agent, past_versions=past_versions, snapshot_interval=snapshot_interval)
+        if self.self_play_agent is None:
+            return self
+        return self.multi_agent(
+            policies=set(self_play_modules(self.past_versions)),
+            policy_mapping_fn=OpponentMapping(self.self_play_agent, self.past_versions),
+            policies_to_train=[LEARNER],
+        )
+
     @override(AlgorithmConfig)
     def update_from_dict(self, config_dict: dict[str, Any] | AlgorithmConfig) -> Self:
         """As RLlib's, but an unknown key is a ValueError that names the nearest known one."""
         config_checks.check_known_keys(self, config_dict.keys())
         super().update_from_dict(config_dict)
         self.multi_agent(policies=multi_agent_checks.policies_of_file(self.policies))
+        if "self_play_agent" in config_dict:
+            self.self_play()
         return self.language_model(model_path=self.model_path).agent_format(prompt_template=self.prompt_template)
 
     @override(AlgorithmConfig)

@@ -7,6 +7,7 @@ from typing import Any
 
 from ray.rllib.policy.policy import PolicySpec
 
+from rllib_gigpo.algorithms.group_policy.self_play import self_play_modules
 from rllib_gigpo.env_runners.policy_mapping import PolicyMapping
 from rllib_gigpo.environments import environment_class, is_multi_agent
 
@@ -38,6 +39,7 @@ def check_multi_agent(config: Any) -> Iterator[str]:
     """
     yield from _check_policies(config)
     yield from _check_overrides(config)
+    yield from _check_self_play(config)
     if config.is_multi_agent and is_multi_agent(config.env) is False:
         yield (
             f"multi_agent(policies={sorted(config.policies)}) does not apply: env={config.env!r} is no RLlib "
@@ -75,6 +77,24 @@ def _check_policies(config: Any) -> Iterator[str]:
         yield f"observation_fn={config.observation_fn!r} does not apply: wrap the environment instead."
     if config.count_steps_by != "env_steps":
         yield f"count_steps_by={config.count_steps_by!r} does not apply: an iteration is counted in groups."
+
+
+def _check_self_play(config: Any) -> Iterator[str]:
+    if config.self_play_agent is None:
+        return
+    interval = config.snapshot_interval
+    if not isinstance(interval, int) or isinstance(interval, bool) or interval < 1:
+        yield f"snapshot_interval={interval!r} must be an integer of at least 1."
+    agents = getattr(environment_class(config.env), "possible_agents", None)
+    # RLlib's own class has an empty list: of a game whose agents depend on its options, nothing is known yet.
+    if agents and isinstance(agents, list | tuple) and config.self_play_agent not in agents:
+        yield f"self_play_agent={config.self_play_agent!r} is no agent of env={config.env!r}; there are {list(agents)}."
+    if set(config.policies) != set(self_play_modules(config.past_versions)):
+        yield (
+            f"self_play(past_versions={config.past_versions}) needs the policies "
+            f"{self_play_modules(config.past_versions)}, but multi_agent(…) has set {sorted(config.policies)}: leave "
+            "that out, or call self_play(…) after it."
+        )
 
 
 def _check_overrides(config: Any) -> Iterator[str]:

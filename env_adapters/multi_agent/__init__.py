@@ -1,4 +1,4 @@
-"""Text games for several language agents that work together."""
+"""Text games for several language agents, which work together or against each other."""
 
 from __future__ import annotations
 
@@ -24,4 +24,40 @@ RELAY_HOUSEHOLD = EnvironmentEntry(
     entry_point="rllib_gigpo.env_adapters.multi_agent.relay_household:RelayHousehold",
     agent_format=AgentFormat(prompt_template=RELAY_HOUSEHOLD_PROMPT),
     embedded_model=Path(__file__).parent / "embedded_models" / "relay_household",
+)
+
+# What is left comes last, next to the answer, where a tiny model finds it most easily.
+NIM_PROMPT = """\
+Take stones in turn. Who takes the last one wins.
+Moves: {{ admissible_actions | join(", ") }}.
+Reply <think>reason</think><action>move</action>.
+{% for turn in history %}
+{{ turn.observation }} -> {{ turn.action or "no valid action" }}
+{% endfor %}
+{{ observation }}"""
+
+NIM = EnvironmentEntry(
+    name="Nim",
+    entry_point="rllib_gigpo.env_adapters.multi_agent.nim:Nim",
+    agent_format=AgentFormat(prompt_template=NIM_PROMPT),
+    embedded_model=Path(__file__).parent / "embedded_models" / "nim",
+)
+
+TEXTARENA_PROMPT = """\
+{% for turn in history %}
+{{ turn.observation }}
+Your move: {{ turn.action or "none that could be read" }}
+{% endfor %}
+{{ observation }}
+
+It is your turn. Think first, then give your move in the form that the rules ask for.
+Reply <think>reason</think><action>move</action>."""
+
+TEXTARENA = EnvironmentEntry(
+    name="TextArena",
+    entry_point="rllib_gigpo.env_adapters.multi_agent.textarena_game:TextArenaGame",
+    agent_format=AgentFormat(
+        prompt_template=TEXTARENA_PROMPT,
+        response_parser="rllib_gigpo.env_adapters.multi_agent.verbatim_action:verbatim_action",
+    ),
 )

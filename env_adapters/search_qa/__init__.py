@@ -29,4 +29,6 @@ SEARCH_QA = EnvironmentEntry(
         history_length="full",
         response_parser="rllib_gigpo.env_adapters.search_qa.responses:search_or_answer",
     ),
+    # Questions that are made up, and a search engine in the environment's own process.
+    small_env_config={"data": None, "evaluation_data": None, "retriever_url": None, "max_steps": 2},
 )

@@ -37,10 +37,10 @@ def spaced_response(thought: str, action: str) -> str:
 def warm_up_settings() -> WarmUp:
     """The settings of the warm-up."""
     return WarmUp(
-        reading_steps=500,
+        reading_steps=900,
         reading_learning_rate=3e-3,
         weak_expert_probability=0.3,
-        weak_steps=100,
+        weak_steps=150,
         weak_learning_rate=1.5e-3,
         response=spaced_response,
         tags=("<think>", "</think>", "<search>", "</search>", "<answer>", "</answer>"),

@@ -35,4 +35,6 @@ WEBSHOP = EnvironmentEntry(
     name="WebShop",
     entry_point="rllib_gigpo.env_adapters.webshop.webshop_env:WebShop",
     agent_format=AgentFormat(prompt_template=WEBSHOP_PROMPT, history_length=2),
+    small_env_config={"data": "", "num_products": 20, "max_steps": 4},
+    machine_check="rllib_gigpo.env_adapters.webshop.machine_check:check_machine",
 )

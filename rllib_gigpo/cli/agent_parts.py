@@ -19,7 +19,6 @@ def chat_engine(engine: str, model: str, base_url: str | None, options: Mapping[
 
     Raises:
         ValueError: An option is unknown, wrong, missing or of the other engine; the model cannot be loaded.
-        ImportError: A package of the engine is not installed.
     """
     if engine == "hf":
         from rllib_gigpo.inference.hf_chat import HFChat

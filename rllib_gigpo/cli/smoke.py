@@ -41,6 +41,8 @@ _SMALL: dict[str, Any] = {
     "num_learners": 0,
     "num_gpus_per_env_runner": 0,
     "num_gpus_per_learner": 0,
+    "sharding": None,
+    "mixed_precision": False,
 }
 _SMALL_LORA_RANK = 2
 

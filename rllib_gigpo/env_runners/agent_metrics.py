@@ -21,14 +21,20 @@ def silent_trajectories(agent_id: str) -> str:
 
 def agent_metrics(episodes: Sequence[SingleAgentEpisode], counts: Counter[str]) -> dict[str, float]:
     """Metrics by agent (steps, return_mean over the trajectories in which it acted, invalid_action_share,
-    silent_trajectories) and by module (steps); empty in single-agent environments."""
+    silent_trajectories) and by module (steps, and return_mean of whom it acted for); empty in single-agent
+    environments."""
     metrics: dict[str, float] = {}
     of_agent: dict[str, list[SingleAgentEpisode]] = {}
+    of_module: dict[str, list[SingleAgentEpisode]] = {}
     for episode in episodes:
         if episode.agent_id is not None:
             of_agent.setdefault(episode.agent_id, []).append(episode)
-            name = f"modules/{episode.module_id}/steps"
-            metrics[name] = metrics.get(name, 0.0) + len(episode)
+            of_module.setdefault(episode.module_id, []).append(episode)
+    for module_id, own in of_module.items():
+        metrics |= {
+            f"modules/{module_id}/steps": float(sum(len(episode) for episode in own)),
+            f"modules/{module_id}/return_mean": float(np.mean([episode.get_return() for episode in own])),
+        }
     for agent_id, own in of_agent.items():
         valid = [episode.get_infos(t + 1)[IS_ACTION_VALID] for episode in own for t in range(len(episode))]
         metrics |= {

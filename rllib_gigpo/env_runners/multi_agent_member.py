@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ray.rllib.env.multi_agent_episode import MultiAgentEpisode
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
-from rllib_gigpo.columns import ENDING, ENTERED_AT, ENV_STEPS, WON
+from rllib_gigpo.columns import ENDING, ENTERED_AT, ENV_STEPS, IN_EVALUATION, WON
 from rllib_gigpo.env_runners import endings
 from rllib_gigpo.env_runners.environment_pool import LentEnvironment
 from rllib_gigpo.env_runners.member import Member
@@ -96,6 +96,7 @@ class MultiAgentMember(Member):
         self._possible_agents = possible_agents
         # RLlib's episode is what a mapping function expects; here it holds the agents' episodes and nothing else.
         self._episode = MultiAgentEpisode(id_=f"{group.group_id}_{index}", agent_to_module_mapping_fn=policy_mapping)
+        self._episode.custom_data.update({**self.marks(), IN_EVALUATION: group.in_evaluation})
 
     @property
     def start(self) -> Hashable:

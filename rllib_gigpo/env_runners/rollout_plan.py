@@ -20,12 +20,14 @@ class GroupPlan:
         task: Given to every member's `reset(options={"task": task})`.
         env_seed: Given to every member's `reset(seed=env_seed)`.
         sampling_seed: The seed of each request derives from it, the member, the step and, of several, the agent.
+        in_evaluation: Whether it is of an evaluation panel.
     """
 
     group_id: int
     task: Any
     env_seed: int
     sampling_seed: int
+    in_evaluation: bool = False
 
     def request_seed(self, member: int, step: int, agent_id: str | None = None) -> int:
         """Seed of the response that `member`, or its agent `agent_id`, samples at `step` of the environment."""
@@ -41,6 +43,7 @@ def evaluation_groups(tasks: Sequence[Any], seed: int) -> tuple[GroupPlan, ...]:
             task=task,
             env_seed=derive_seed("evaluation", index),
             sampling_seed=derive_seed(seed, "evaluation", index),
+            in_evaluation=True,
         )
         for index, task in enumerate(tasks)
     )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
+
+import httpx
 
 from rllib_gigpo.inference.chat import ChatAnswer, ChatRequest, ChatUsage, EndpointDown, EndpointRefused, RequestFailed
 from rllib_gigpo.inference.openai_answers import (
@@ -16,9 +18,6 @@ from rllib_gigpo.inference.openai_answers import (
 from rllib_gigpo.inference.openai_options import OpenAIOptions, check_base_url
 from rllib_gigpo.inference.protocol import FinishReason, SamplingParams
 from rllib_gigpo.inference.request_pace import RequestPace, back_off_s, retry_after_s
-
-if TYPE_CHECKING:
-    import httpx
 
 # Beside all of 500 and above: what may be well a moment later.
 _TRY_AGAIN = frozenset({408, 409, 425, 429})
@@ -48,7 +47,6 @@ class OpenAIEngine:
 
     Raises:
         ValueError: The address or the model's name cannot be one.
-        ImportError: httpx is not installed.
     """
 
     def __init__(self, base_url: str, model: str, options: OpenAIOptions):
@@ -60,18 +58,17 @@ class OpenAIEngine:
         self._options = options
         self._pace = RequestPace(options.requests_per_minute)
         self._failed_in_a_row = 0
-        self._httpx = _import_httpx()
         self._http: httpx.AsyncClient | None = None
 
     async def __aenter__(self) -> OpenAIEngine:
         key = self._options.api_key()
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
         # Of one attempt, whatever it waits for, `asyncio.timeout` below has the time; a redirect would get the key.
-        self._http = self._httpx.AsyncClient(
+        self._http = httpx.AsyncClient(
             headers=headers,
             timeout=None,
             follow_redirects=False,
-            limits=self._httpx.Limits(max_connections=None),
+            limits=httpx.Limits(max_connections=None),
             # Reading all certificates takes a noticeable time, which plain HTTP need not spend.
             verify=self._url.startswith("https:"),
         )
@@ -143,7 +140,7 @@ class OpenAIEngine:
                     content = await _read(response)
         except TimeoutError as error:
             raise _AttemptFailed("timeout", f"no answer within {self._options.timeout_s:g} s") from error
-        except self._httpx.HTTPError as error:
+        except httpx.HTTPError as error:
             raise _AttemptFailed("connection", self._without_key(f"{type(error).__name__}: {error}")) from error
         if response.status_code != 200:
             self._raise_status(response.status_code, response.headers.get("Retry-After"), content)
@@ -227,11 +224,3 @@ async def _read(response: httpx.Response) -> bytes:
         if len(content) > _MOST_BYTES:
             raise _AttemptFailed("garbage", f"the answer is longer than {_MOST_BYTES} bytes")
     return bytes(content)
-
-
-def _import_httpx() -> Any:
-    try:
-        import httpx
-    except ImportError as error:
-        raise ImportError("the openai engine needs httpx: pip install 'rllib-gigpo[openai]'") from error
-    return httpx

@@ -68,6 +68,7 @@ class VLLMServer:
         self._thread.start()
         self._llm: AsyncLLM | None = None
         try:
+            self._call(_import_vllm())
             self._llm = self._call(_start(settings))
         except BaseException:
             _stop(self._loop, self._thread, None)
@@ -260,6 +261,11 @@ def _engine_errors() -> Iterator[None]:
         died = True
     if died:
         raise EngineDied(_DIED)
+
+
+async def _import_vllm() -> None:
+    """Before `_start`, whose variables would live on: vLLM keeps errors of its imports, and they their frames."""
+    import vllm.v1.engine.async_llm  # noqa: F401
 
 
 async def _start(settings: VLLMSettings) -> AsyncLLM:

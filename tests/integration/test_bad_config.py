@@ -345,6 +345,17 @@ def test_the_vllm_engine_without_vllm_names_the_extra(monkeypatch: pytest.Monkey
         good_config().generation(engine="vllm").validate()
 
 
+def test_a_model_without_a_tokenizer_is_refused_before_an_engine_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vllm_options, "find_spec", lambda name: object())
+    shutil.copytree(embedded_model_path("EZPoints"), tmp_path / "model")
+    (tmp_path / "model" / "tokenizer.json").unlink()
+    config = good_config().generation(engine="vllm").language_model(model_path=str(tmp_path / "model"))
+    with pytest.raises(ValueError, match="has no tokenizer"):
+        config.validate()
+
+
 def test_a_head_size_that_vllm_lacks_on_the_cpu_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vllm_options, "find_spec", lambda name: object())
     shutil.copytree(embedded_model_path("EZPoints"), tmp_path / "model")

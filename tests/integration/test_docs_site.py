@@ -99,6 +99,6 @@ def test_every_setting_of_the_papers_stands_with_its_number() -> None:
         if header.kind != "paper":
             continue
         (line,) = [line for line in page.splitlines() if line.startswith("|") and f"`{header.id}`" in line]
-        published = re.match(r"([\d.]+)(?: and ([\d.]+))? %", header.expected)
+        published = re.match(r"([\d.]+)(?: and ([\d.]+))? %", header.expected)  # "86.7 % …", "83.5 and 67.4 % …"
         numbers = [number for number in published.groups() if number] if published else ["–"]
         assert ", ".join(numbers) in line

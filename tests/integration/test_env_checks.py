@@ -12,11 +12,17 @@ from rllib_gigpo.cli.main import app
 from rllib_gigpo.env_checks import Status, check_contract
 from tests.alfworld_cases import needs_alfworld
 from tests.environment_cases import checked, with_status
+from tests.textarena_cases import needs_textarena
 from tests.webshop_cases import needs_webshop
 
 pytestmark = pytest.mark.integration
 
-NEEDS = {"ALFWorld": needs_alfworld, "ALFWorldTiny": needs_alfworld, "WebShop": needs_webshop}
+NEEDS = {
+    "ALFWorld": needs_alfworld,
+    "ALFWorldTiny": needs_alfworld,
+    "WebShop": needs_webshop,
+    "TextArena": needs_textarena,
+}
 
 
 @pytest.mark.parametrize(

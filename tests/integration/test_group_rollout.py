@@ -163,6 +163,26 @@ def test_a_failing_member_leaves_its_group_and_is_counted(module, misbehave, cau
     assert rollout.take_counts()["endings/env_failure"] == 0
 
 
+def test_a_member_whose_service_failed_leaves_its_group_and_its_environment_stays(module):
+    def unanswered(env, method):
+        info = {"won": False, "service_failure": "NoAnswer", "service_failure_details": "nobody at home"}
+        return (env.observation, 0.0, False, True, info) if (env.number, method, env.t) == (1, "step", 2) else None
+
+    create, made = numbered(misbehave=unanswered)
+    rollout = rollout_of(module, create)
+    assert [e.get_infos(0)[MEMBER] for e in rollout.run(plan_of(1))] == [0, 2, 3]
+    counts = rollout.take_counts()
+    assert {name: count for name, count in counts.items() if "failure" in name} == {
+        "endings/service_failure": 1,
+        "service_failure_causes/NoAnswer": 1,
+    }
+    assert counts["endings/step_limit"] == 0
+    assert rollout.last_failure == "nobody at home"
+    assert not made[1].closed
+    rollout.run(plan_of(1))
+    assert len(made) == 4, "it is lent again"
+
+
 def test_a_group_that_keeps_too_few_members_is_dropped_and_counted(module):
     create, _ = numbered(misbehave=lambda env, method: 1 / 0 if method == "step" and env.number < 3 else None)
     rollout = rollout_of(module, create, num_envs=4)

@@ -110,6 +110,7 @@ def test_metrics_count_trajectories_once_and_agents_apart() -> None:
     assert (metrics["agents/ann/return_mean"], metrics["agents/bob/return_mean"]) == (pytest.approx(8 / 5), 2.0)
     assert metrics["agents/bob/silent_trajectories"] == 1.0 and metrics["agents/ann/silent_trajectories"] == 0.0
     assert metrics["modules/ANN/steps"] == 9.0
+    assert metrics["modules/ANN/return_mean"] == metrics["agents/ann/return_mean"]
 
 
 def test_an_agent_that_never_acts_is_loud(caplog: pytest.LogCaptureFixture) -> None:

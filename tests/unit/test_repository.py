@@ -15,7 +15,7 @@ pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).resolve().parents[2]
 LINKS = ("algorithms", "env_adapters", "tuned_examples", "vlm")
-CODE_FOLDERS = ("rllib_gigpo", *LINKS, "tests", "benchmarks")
+CODE_FOLDERS = ("rllib_gigpo", *LINKS, "tests", "benchmarks", "scripts")
 
 
 def _python_files() -> Iterator[Path]:

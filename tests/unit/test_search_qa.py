@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import pickle
 import subprocess
@@ -11,14 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from rllib_gigpo.agent_formats import check_parser
 from rllib_gigpo.columns import SERVICE_FAILURE, SERVICE_FAILURE_DETAILS
 from rllib_gigpo.env_adapters import make_env
+from rllib_gigpo.env_adapters.demonstrations import Turn
 from rllib_gigpo.env_adapters.generated_tasks import TASKS
 from rllib_gigpo.env_adapters.search_qa import SEARCH_QA, data
+from rllib_gigpo.env_adapters.search_qa.embedded_search_qa import game, spaced_response
 from rllib_gigpo.env_adapters.search_qa.generate import main as generate
 from rllib_gigpo.env_adapters.search_qa.generated_questions import (
     HOPS,
@@ -29,12 +29,12 @@ from rllib_gigpo.env_adapters.search_qa.generated_questions import (
 )
 from rllib_gigpo.env_adapters.search_qa.generated_world import MOST_PEOPLE, world
 from rllib_gigpo.env_adapters.search_qa.information import information
-from rllib_gigpo.env_adapters.search_qa.questions import Question, read_questions
+from rllib_gigpo.env_adapters.search_qa.questions import read_questions
 from rllib_gigpo.env_adapters.search_qa.responses import act_of, search_or_answer
 from rllib_gigpo.env_adapters.search_qa.scores import exact_match, f1_score, normalized
-from rllib_gigpo.env_adapters.search_qa.search_qa import SearchQA
 from rllib_gigpo.retrieval.passages import Passage, RetrievalFailure
 from tests.environment_cases import ROOT, fingerprints_in_other_processes, passes_gymnasiums_checker, with_status
+from tests.search_qa_cases import ROW, first_answers, write_rows
 
 pytestmark = pytest.mark.unit
 
@@ -101,80 +101,6 @@ def test_information_is_written_as_in_search_r1() -> None:
     assert cut.num_cut == 1 and "Doc 1(Title: Velford) Ve\n" in cut.text
 
 
-# --- Questions from files.
-
-ROW: dict[str, Any] = {"id": "test_0", "question": " Where? ", "golden_answers": ["x", "y"], "data_source": "nq"}
-EXPECTED = Question("nq/test_0", "Where?", ("x", "y"), "nq")
-AS_SEARCH_R1_WRITES = {
-    "id": "test_0",
-    "question": "Where?",
-    "data_source": "nq",
-    "prompt": [{"role": "user", "content": "Answer … Where?"}],
-    "ability": "fact-reasoning",
-    "reward_model": {"style": "rule", "ground_truth": {"target": ["x", "y"]}},
-    "extra_info": {"split": "test", "index": 0},
-}
-AS_VERL_AGENT_WRITES = {
-    "data_source": "nq",
-    "prompt": [{"role": "user", "content": ""}],
-    "env_kwargs": {"ground_truth": {"target": ["x", "y"]}, "question": "Where?", "data_source": "nq"},
-    "metadata": None,
-}
-
-
-def write_rows(path: Path, *rows: Any) -> Path:
-    if path.suffix == ".parquet":
-        pd.DataFrame(rows).to_parquet(path)
-    else:
-        path.write_text("\n".join(json.dumps(row) for row in rows))
-    return path
-
-
-@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
-@pytest.mark.parametrize(
-    ("row", "expected"),
-    [
-        (ROW, EXPECTED),
-        ({**AS_SEARCH_R1_WRITES, "golden_answers": ["x", "y"]}, EXPECTED),
-        (AS_SEARCH_R1_WRITES, EXPECTED),
-        (AS_VERL_AGENT_WRITES, EXPECTED._replace(id="nq/0")),
-    ],
-)
-def test_questions_are_read_from_the_public_columns(tmp_path: Path, suffix: str, row: Any, expected: Question) -> None:
-    assert read_questions(write_rows(tmp_path / f"data{suffix}", row)) == (expected,)
-
-
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ({**ROW, "question": None}, '"question": None'),
-        ({**ROW, "question": ""}, "\"question\": ''"),
-        ({**ROW, "golden_answers": []}, "the answers None"),
-        ({**ROW, "golden_answers": [3]}, r"the answers \[3\]"),
-        ({"id": "x"}, '"question": None'),
-    ],
-)
-def test_a_wrong_row_is_named(tmp_path: Path, row: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=f"data.jsonl, line 2 has {message}"):
-        read_questions(write_rows(tmp_path / "data.jsonl", ROW, row))
-    with pytest.raises(ValueError, match=f"data.parquet, row 1 has {message}"):
-        read_questions(write_rows(tmp_path / "data.parquet", row))
-
-
-def test_a_file_that_holds_no_questions_is_an_error(tmp_path: Path) -> None:
-    for name, content, message in (
-        ("a.jsonl", "{", "line 1 is no JSON"),
-        ("b.jsonl", "", "holds no question"),
-        ("c.parquet", "x", "cannot be read as parquet"),
-        ("d.csv", "x", "neither .jsonl nor .parquet"),
-    ):
-        (tmp_path / name).write_text(content)
-        with pytest.raises(ValueError, match=message):
-            read_questions(tmp_path / name)
-    with pytest.raises(FileNotFoundError, match="nowhere"):
-        read_questions(tmp_path / "nowhere.jsonl")
-
-
 # --- The made-up world.
 
 
@@ -204,6 +130,24 @@ def test_evaluation_asks_about_others_than_training_does(hops: int) -> None:
     subjects = {question.text: question.names[0] for question in questions_about(world(), hops=hops)}
     train, evaluation = ({subjects[question.text] for question in part} for part in generated_questions(hops=hops))
     assert train.isdisjoint(evaluation) and len(evaluation) > 100
+
+
+def test_an_expert_s_demonstrations_search_for_each_name_and_then_answer() -> None:
+    for task in range(40):
+        turns, responses = game(task), []
+        turn: Turn | None = next(turns)
+        while turn is not None:
+            (action,) = turn.expert_actions
+            assert action in turn.possible_actions and action not in turn.thought
+            responses.append(spaced_response(turn.thought, action))
+            assert search_or_answer(responses[-1]).action == action
+            try:
+                turn = turns.send(action)
+            except StopIteration:
+                turn = None
+        *searches, answer = responses
+        assert len(searches) == 1 + task % 2, "as many as the question has hops"
+        assert all("<search> " in search for search in searches) and "<answer> " in answer
 
 
 def test_worlds_differ_by_seed_and_have_sense() -> None:
@@ -263,20 +207,8 @@ def test_the_contract_is_kept() -> None:
     assert with_status(results, "fail", "warning") == {}
 
 
-def first_answers() -> str:
-    """What some tasks and seeds show, and what a search finds for them."""
-    env = SearchQA(hops=2)
-    shown: list[Any] = []
-    for start in (*({"options": {"task": task}} for task in (0, 5, TASKS)), *({"seed": seed} for seed in range(3))):
-        observation, info = env.reset(**start)
-        shown += [observation, info, env.step("<search>a town on the river Isk</search>")]
-    return repr(shown)
-
-
 def test_two_fresh_processes_show_the_same() -> None:
-    elsewhere = fingerprints_in_other_processes(
-        "first_answers()", "from tests.unit.test_search_qa import first_answers"
-    )
+    elsewhere = fingerprints_in_other_processes("first_answers()", "from tests.search_qa_cases import first_answers")
     assert elsewhere == {first_answers()}
 
 
@@ -385,13 +317,14 @@ def test_the_extra_is_named_where_it_is_missing() -> None:
 
 
 def test_the_question_is_shown_once_and_last() -> None:
-    from rllib_gigpo.agent_formats import PromptTemplate, Turn
+    from rllib_gigpo.agent_formats import PromptTemplate
+    from rllib_gigpo.agent_formats import Turn as EarlierTurn
 
     template = PromptTemplate(SEARCH_QA.agent_format.prompt_template)
     first = template.render(observation="Where?", history=[], step=0, task="Where?")
     later = template.render(
         observation="info 2",
-        history=[Turn("Where?", "<search>a</search>"), Turn("info 1", "")],
+        history=[EarlierTurn("Where?", "<search>a</search>"), EarlierTurn("info 1", "")],
         step=2,
         task="Where?",
     )

@@ -22,7 +22,8 @@ def module(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_every_environment_has_its_expert_and_its_part(module: Any) -> None:
-    names = set(registry.environment_names())
+    # TextArena is hundreds of games, each of which would need an expert of its own.
+    names = set(registry.environment_names()) - {"TextArena"}
     assert set(module("soak_experts").EXPERTS) == names
     assert names < set(module("soak").PARTS)
 
@@ -42,8 +43,9 @@ def test_the_expert_wins_what_can_be_won(module: Any, name: str) -> None:
     assert ("nobody can win" in expert.seen) != can_all_be_won
 
 
-def test_the_expert_of_two_agents_wins(module: Any) -> None:
-    assert module("soak_episodes").by_expert("RelayHousehold", episodes=20).status == Status.PASS
+@pytest.mark.parametrize("name", ["Nim", "RelayHousehold"])
+def test_the_expert_of_two_agents_wins(module: Any, name: str) -> None:
+    assert module("soak_episodes").by_expert(name, episodes=20).status == Status.PASS
 
 
 def test_a_lost_task_and_a_growing_process_are_failures(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:

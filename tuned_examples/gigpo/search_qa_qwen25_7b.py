@@ -10,9 +10,8 @@
 Source: arXiv 2505.10978, search-augmented QA: 256 groups of 5, at most 4 turns, GiGPO w/ std with anchor states of a
 similarity above 0.9, an invalid action costs 0.01 of a win, KL coefficient 0.001. It counts mini-batches in rows, 512;
 an iteration has about 8 times as many.
-Hardware: 3 GPUs of 80 GB, one samples and two learn. The paper trains all weights, sharded over its GPUs; this is an
-adapter of rank 64 over a bfloat16 model, which it does not use, with the learning rate that goes with it. The retriever
-wants 65 GB of memory for the published index.
+Hardware: 3 GPUs of 80 GB: one samples and two learn, an adapter of rank 64 over a bfloat16 model, which the paper does
+not use, with the learning rate that goes with it. The retriever wants 65 GB of memory for the published index.
 Expected: 47.2 % of the answers right with all weights, as the mean over seven data sets (the paper); of an adapter
 nothing is known.
 Run here: no, for want of GPUs.

@@ -23,5 +23,6 @@ def image_agent(config: Config, env: str, env_config: dict[str, Any], *, groups:
         )
         .environment(env_config={"observation": "image", **env_config})
         .generation(engine="hf")
-        .training(groups_per_iteration=groups, advantage_norm="mean")
+        # Three billion weights in float32 leave room for no more.
+        .training(groups_per_iteration=groups, advantage_norm="mean", micro_batch_tokens=3072)
     )

@@ -1,4 +1,4 @@
-"""WebShop as in the papers: 15 steps, two earlier turns in the prompt, the benchmark's products."""
+"""WebShop as in the papers: 15 steps, two earlier turns in the prompt, and, as in their scripts, 1000 products."""
 
 from __future__ import annotations
 
@@ -14,4 +14,4 @@ def webshop(config: Config, *, model: str, num_gpus: int, **lora: Any) -> Config
     # About 1,000 rows of an iteration, in mini-batches of 64.
     return text_agent(
         config, "WebShop", model=model, num_gpus=num_gpus, num_minibatches=16, max_prompt_tokens=4096, **lora
-    )
+    ).environment(env_config={"num_products": 1000, "goals": "synthetic", "max_steps": 15})

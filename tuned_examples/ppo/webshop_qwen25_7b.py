@@ -4,8 +4,8 @@
     rllib train file tuned_examples/ppo/webshop_qwen25_7b.py
 
 Source: GiGPO's paper, Feng et al. 2025, arXiv 2505.10978, where PPO is a baseline.
-Hardware: 4 GPUs of 80 GB in the paper, with the weights sharded over them. Learners here hold whole copies,
-255 GiB each before activations; see the LoRA setting for such a machine.
+Hardware: 4 GPUs of 80 GB in the paper, with the weights sharded over them. A critic is not sharded here: learners hold
+whole copies, 255 GiB each before activations, and `rllib plan` refuses this setting.
 Expected: 81.4 and 68.7 % score and success on WebShop (GiGPO's paper).
 Run here: no, for want of GPUs; the tests run it with a tiny model.
 """
