@@ -123,9 +123,10 @@ class HTTPRetriever:
     async def _exchange(self, query: str, topk: int) -> bytes:
         """The body of the server's answer."""
         httpx = self._httpx
+        limit = asyncio.timeout(self.address.timeout_s)
         try:
             async with (
-                asyncio.timeout(self.address.timeout_s),
+                limit,
                 # Certificates are loaded by every client, and take tens of milliseconds.
                 httpx.AsyncClient(timeout=None, trust_env=False, verify=self.address.url.startswith("https")) as client,
                 client.stream("POST", self.address.url, json=question(self.address.dialect, query, topk)) as response,
@@ -135,11 +136,12 @@ class HTTPRetriever:
                     body += piece
                     if len(body) > _LARGEST_ANSWER:
                         raise _AttemptFailed(BAD_ANSWER, f"its answer is longer than {_LARGEST_ANSWER} bytes")
-        except TimeoutError as error:
-            raise _AttemptFailed(TIMEOUT, f"no whole answer within {self.address.timeout_s:g} s") from error
         except httpx.DecodingError as error:
             raise _AttemptFailed(BAD_ANSWER, f"its answer cannot be decoded: {error}") from error
         except (httpx.TransportError, OSError) as error:
+            # What the limit breaks off may fail in a way of its own while it is wound up.
+            if limit.expired():
+                raise _AttemptFailed(TIMEOUT, f"no whole answer within {self.address.timeout_s:g} s") from error
             raise _AttemptFailed(CONNECTION_ERROR, f"{type(error).__name__}: {error}") from error
         status = response.status_code
         if status != 200:

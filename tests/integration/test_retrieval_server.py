@@ -174,7 +174,8 @@ def test_a_search_that_fails_in_the_server_is_a_500_that_says_why() -> None:
 def test_a_server_that_misbehaves_is_a_failure_in_time(behave: Callable[[socket.socket], None], cause: str) -> None:
     with raw_server(behave) as url:
         failure, _, seconds = failure_of(url, timeout_s=20.0 if cause == BAD_ANSWER else 0.5)
-    assert failure.cause == cause and url in str(failure) and "attempt 2" in str(failure)
+    assert failure.cause == cause, failure
+    assert url in str(failure) and "attempt 2" in str(failure)
     assert seconds < 60, "never a hang"
 
 
