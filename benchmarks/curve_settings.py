@@ -115,6 +115,7 @@ class Suite:
         env_config: Options of the environment.
         stages: The variants, in the order in which they run.
         seeds: Of the runs.
+        max_response_tokens: A longer response is cut there.
     """
 
     environment: str
@@ -123,6 +124,7 @@ class Suite:
     env_config: Mapping[str, Any] = field(default_factory=dict)
     stages: tuple[tuple[Variant, ...], ...] = STAGES
     seeds: tuple[int, ...] = SEEDS
+    max_response_tokens: int = 32
 
 
 # For models of 0.4 million parameters; the sizes and rates of tuned_examples/gigpo/*_text_tiny.py.
@@ -192,7 +194,7 @@ SUITES = {
     "sokoban_image": Suite(
         "Sokoban",
         iterations=30,
-        training={**_SHARED, "groups_per_iteration": 16, "lr": 5e-4},
+        training={**_SHARED, "groups_per_iteration": 16, "lr": 3e-4},
         # EASY_PICTURES of the adapter, without the published -0.1 a step.
         env_config={
             "observation": "image",
@@ -201,8 +203,9 @@ SUITES = {
             "max_steps": 6,
             "step_reward": 0.0,
         },
-        stages=(_crossed(("token",), 1.0),),
+        stages=(_crossed(("sequence",), 1.0),),
         seeds=SEEDS[:3],
+        max_response_tokens=48,
     ),
     # On ALFWorld's own engine, which the extra `alfworld` installs.
     "alfworld": Suite(
@@ -251,7 +254,7 @@ class Run:
             .get_default_config()
             .environment(suite.environment, env_config=dict(suite.env_config))
             .language_model(model_path=str(embedded_model_path(suite.environment, **suite.env_config)))
-            .generation(max_prompt_tokens=160, max_response_tokens=32)
+            .generation(max_prompt_tokens=160, max_response_tokens=suite.max_response_tokens)
             .training(**suite.training)
             .training(ratio=self.ratio, clip_low=clip_low, clip_high=clip_high)
             .training(advantage_std_floor=self.advantage_std_floor)

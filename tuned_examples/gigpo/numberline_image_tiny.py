@@ -3,7 +3,8 @@
     rllib train file tuned_examples/gigpo/numberline_image_tiny.py
 
 Both numbers are in the picture alone. The model comes warmed up: it reads them, and walks at random, which wins about
-three games in five. Each iteration plays 8 tasks 8 times each.
+three games in five. Each iteration plays 8 tasks 8 times each. Seed 0, the only one tried, did not get beyond chance in
+18 iterations, nor in 11 with a learning rate of 1e-3: this shows that it runs, not that it learns.
 """
 
 from rllib_gigpo.algorithms.gigpo import GiGPOConfig
