@@ -56,14 +56,16 @@ def test_a_sweep_that_was_killed_is_resumed_and_names_its_best_trial(tmp_path: P
     process = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.DEVNULL, start_new_session=True)
     try:
         deadline = time.monotonic() + 200
-        while not any(len(iterations) == 2 for iterations in results(tmp_path).values()):
+        # Once a second trial has results, Tune has written down that the first one has ended.
+        while sum(len(iterations) > 0 for iterations in results(tmp_path).values()) < 2:
             assert process.poll() is None, "the sweep ended before it could be killed"
-            assert time.monotonic() < deadline, "no trial came to its end"
+            assert time.monotonic() < deadline, "no second trial began"
             time.sleep(0.2)
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    (ended,) = [name for name, iterations in results(tmp_path).items() if len(iterations) == 2]
+    # The first trial: the others have written later.
+    ended = min(tmp_path.glob("sweep-*/*/result.json"), key=lambda path: path.stat().st_mtime_ns).parent.name
 
     done = subprocess.run([*command, "--resume"], env=ENVIRONMENT, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr[-2000:]
