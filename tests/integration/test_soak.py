@@ -12,7 +12,7 @@ from rllib_gigpo import registry
 from rllib_gigpo.env_checks import Status
 from tests.webshop_cases import needs_webshop
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
