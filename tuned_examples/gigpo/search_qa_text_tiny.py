@@ -5,8 +5,8 @@
 
 The questions are about a made-up world, and take two searches: "Which land is Mira Tolen from?" The model comes warmed
 up: it reads question and passage, searches for a name that it saw there or answers with it, and is right one time in
-eight. Over seeds 0 to 2 the success on the panel, questions about others than those trained on, goes from 0.13 to 0.87, in
-two minutes of a busy machine: docs/results.md.
+eight. Over seeds 0 to 2 the success on the panel, questions about others than those trained on, goes from 0.13 to 0.87
+in two minutes of a busy machine: docs/results.md.
 """
 
 from rllib_gigpo.algorithms.gigpo import GiGPOConfig
