@@ -3,9 +3,9 @@
     pip install "rllib-gigpo[textarena]"
     rllib train file tuned_examples/gigpo/textarena_self_play_text_tiny.py
 
-TextArena comes with no model of its own. This is Nim's, whose moves are none in Tic Tac Toe: two invalid ones on end lose,
-so who begins loses, and there is nothing to learn. Name the directory of a larger model as `model_path`, with longer
-responses and a learning rate of about 1e-6. The tests run three small iterations of it; more was not tried.
+TextArena comes with no model of its own. This is Nim's, whose moves are none in Tic Tac Toe: two invalid ones on end
+lose, so who begins loses, and there is nothing to learn. Name the directory of a larger model as `model_path`, with
+longer responses and a learning rate of about 1e-6. The tests run three small iterations of it; more was not tried.
 """
 
 from rllib_gigpo.algorithms.gigpo import GiGPOConfig
