@@ -44,6 +44,7 @@ class LanguageAgentConfig(AlgorithmConfig):
         self.lora_targets: Targets = "all-linear"
         self.freeze_vision_tower = False
         self.gradient_checkpointing = False
+        self.share_prefixes = True
         # agent_format()
         self.prompt_template: str | None = None
         self.history_length: HistoryLength | None = None
@@ -85,6 +86,7 @@ class LanguageAgentConfig(AlgorithmConfig):
         lora_targets: Targets = NotProvided,
         freeze_vision_tower: bool = NotProvided,
         gradient_checkpointing: bool = NotProvided,
+        share_prefixes: bool = NotProvided,
     ) -> Self:
         """Sets the model that is trained.
 
@@ -99,10 +101,12 @@ class LanguageAgentConfig(AlgorithmConfig):
             freeze_vision_tower: Keeps the vision tower of a vision-language model as it is. False: it is trained too.
             gradient_checkpointing: Learners compute activations again in the backward pass instead of keeping them:
                 less memory, about a third more time.
+            share_prefixes: Learners compute a prefix once that rows of a micro-batch share, where the model's attention
+                is such that this changes nothing (Llama, Mistral, Qwen2, Qwen3; `sdpa`; no sliding window).
         """
         self._set(model_path=absolute_model_path(model_path), model_dtype=model_dtype)
         self._set(attn_implementation=attn_implementation, gradient_checkpointing=gradient_checkpointing)
-        self._set(freeze_vision_tower=freeze_vision_tower)
+        self._set(freeze_vision_tower=freeze_vision_tower, share_prefixes=share_prefixes)
         return self._set(lora_rank=lora_rank, lora_alpha=lora_alpha, lora_targets=lora_targets)
 
     def agent_format(
