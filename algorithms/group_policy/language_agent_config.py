@@ -50,6 +50,7 @@ class LanguageAgentConfig(AlgorithmConfig):
         self.history_length: HistoryLength | None = None
         self.response_parser: str | ResponseParser | None = None
         self.stop: tuple[str, ...] | None = None
+        self.examples: Sequence[Sequence[str]] | None = None
         # generation()
         self.engine: Literal["hf", "vllm"] = "hf"
         self.engine_options: dict[str, Any] = {}
@@ -116,6 +117,7 @@ class LanguageAgentConfig(AlgorithmConfig):
         history_length: HistoryLength | None = NotProvided,
         response_parser: str | ResponseParser | None = NotProvided,
         stop: Sequence[str] | None = NotProvided,
+        examples: Sequence[Sequence[str]] | None = NotProvided,
     ) -> Self:
         """Replaces parts of the environment's agent format; None keeps the environment's own.
 
@@ -126,6 +128,8 @@ class LanguageAgentConfig(AlgorithmConfig):
             response_parser: Name of a parser, "package.module:function", or a function, from the response text to a
                 `ParsedResponse`.
             stop: Strings that end a response.
+            examples: Worked examples that a prompt begins with, as turns of the conversation: pairs of a user message,
+                which is what `prompt_template` would render, and a response.
 
         Raises:
             ValueError: `prompt_template` names something that is not there.
@@ -133,9 +137,8 @@ class LanguageAgentConfig(AlgorithmConfig):
         # Trials of Tune and workers run in other directories, or on other machines.
         prompt_template = each_value(template_source, prompt_template)
         stop = tuple(stop) if isinstance(stop, list) else stop
-        return self._set(
-            prompt_template=prompt_template, history_length=history_length, response_parser=response_parser, stop=stop
-        )
+        self._set(prompt_template=prompt_template, history_length=history_length)
+        return self._set(response_parser=response_parser, stop=stop, examples=examples)
 
     def generation(
         self,
@@ -266,7 +269,11 @@ class LanguageAgentConfig(AlgorithmConfig):
         assert isinstance(pipeline, EnvToModulePipeline)
         pipeline.append(HistoryMemory(history_length=agent_format.history_length))
         pipeline.append(
-            PromptBuilder(prompt_template=agent_format.prompt_template, max_prompt_tokens=self.max_prompt_tokens)
+            PromptBuilder(
+                prompt_template=agent_format.prompt_template,
+                max_prompt_tokens=self.max_prompt_tokens,
+                examples=agent_format.examples,
+            )
         )
         return pipeline
 
@@ -289,6 +296,7 @@ class LanguageAgentConfig(AlgorithmConfig):
             history_length=default_length if self.history_length is None else self.history_length,
             response_parser=base.response_parser if self.response_parser is None else self.response_parser,
             stop=base.stop if self.stop is None else tuple(self.stop) if isinstance(self.stop, list) else self.stop,
+            examples=base.examples if self.examples is None else _pairs(self.examples),
         )
 
     def sampling_params(self) -> SamplingParams:
@@ -316,3 +324,10 @@ class LanguageAgentConfig(AlgorithmConfig):
             if value is not NotProvided:
                 setattr(self, key, value)
         return self
+
+
+def _pairs(examples: Any) -> Any:
+    """Lists, as YAML has them, as tuples; anything else as it is."""
+    if not isinstance(examples, (list, tuple)):
+        return examples
+    return tuple(tuple(pair) if isinstance(pair, list) else pair for pair in examples)
