@@ -3,7 +3,7 @@
     make smollm2
     rllib train file tuned_examples/gigpo/numberline_smollm2_lora.py
 
-Two worked examples in the prompt show the form of a reply. The line has three numbers, so that the whole game is to
+Two worked examples, as turns of the conversation, show the form of a reply. The line has three numbers, so that the whole game is to
 tell the greater number from the smaller one, and an iteration samples 64 replies at most. How far this
 gets has not been measured.
 """
