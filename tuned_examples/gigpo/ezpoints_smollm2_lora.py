@@ -3,8 +3,8 @@
     make smollm2
     rllib train file tuned_examples/gigpo/ezpoints_smollm2_lora.py
 
-Worked examples, as turns of the conversation, show the form of a reply and how a formula grows. For all weights instead of an adapter:
---config '{"lora_rank": null, "lora_alpha": null, "lr": 2e-5}'. How far this gets has not been measured.
+Worked examples, as turns of the conversation, show the form of a reply and how a formula grows. For all weights instead
+of an adapter: --config '{"lora_rank": null, "lora_alpha": null, "lr": 2e-5}'. How far this gets has not been measured.
 """
 
 from rllib_gigpo.algorithms.gigpo import GiGPOConfig

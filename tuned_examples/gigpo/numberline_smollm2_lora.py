@@ -3,9 +3,9 @@
     make smollm2
     rllib train file tuned_examples/gigpo/numberline_smollm2_lora.py
 
-Two worked examples, as turns of the conversation, show the form of a reply. The line has three numbers, so that the whole game is to
-tell the greater number from the smaller one, and an iteration samples 64 replies at most. How far this
-gets has not been measured.
+Two worked examples, as turns of the conversation, show the form of a reply. The line has three numbers, so that the
+whole game is to tell the greater number from the smaller one, and an iteration samples 64 replies at most. How far
+this gets has not been measured.
 """
 
 from rllib_gigpo.algorithms.gigpo import GiGPOConfig

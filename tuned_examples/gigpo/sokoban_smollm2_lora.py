@@ -3,9 +3,9 @@
     make smollm2
     rllib train file tuned_examples/gigpo/sokoban_smollm2_lora.py
 
-Levels are won by one or two moves. Two worked examples, as turns of the conversation, show the form of a reply. For all weights instead
-of an adapter: --config '{"lora_rank": null, "lora_alpha": null, "lr": 2e-5}'. How far this gets has not been
-measured.
+Levels are won by one or two moves. Two worked examples, as turns of the conversation, show the form of a reply. For all
+weights instead of an adapter: --config '{"lora_rank": null, "lora_alpha": null, "lr": 2e-5}'. How far this gets has
+not been measured.
 """
 
 from rllib_gigpo.algorithms.gigpo import GiGPOConfig
