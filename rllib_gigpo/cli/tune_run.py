@@ -16,6 +16,7 @@ from rllib_gigpo.cli.progress import COLUMNS, cells
 from rllib_gigpo.cli.run_folder import checkpoint_text, new_run_dir, run_dirs
 from rllib_gigpo.cli.search_space import point_text
 from rllib_gigpo.cli.stop import StopWhenReached
+from rllib_gigpo.cli.sweep_state import KeepsState, check_state, restore_state
 from rllib_gigpo.cli.trials import TrialOutcome, best_trial, trials_table
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class TuneRun:
         """Starts and writes nothing. `resume` continues the newest run of that name.
 
         Raises:
-            ValueError: There is no run to resume, or the scheduler is unknown.
+            ValueError: There is no run to resume, or nothing is known of its trials, or the scheduler is unknown.
         """
         self._experiment = experiment
         self._console = console
@@ -71,6 +72,7 @@ class TuneRun:
     def _tuner(self, run_dir: Path) -> tune.Tuner:
         experiment = self._experiment
         if self._resumed_dir is not None:
+            restore_state(run_dir)
             return tune.Tuner.restore(
                 str(run_dir), trainable=experiment.config.algo_class, resume_unfinished=True, resume_errored=True
             )
@@ -91,7 +93,7 @@ class TuneRun:
                 stop=self._stop,
                 checkpoint_config=_checkpoint_config(experiment.checkpoints),
                 failure_config=tune.FailureConfig(max_failures=experiment.max_failures),
-                callbacks=[_TrialProgress()],
+                callbacks=[_TrialProgress(), KeepsState()],
                 verbose=0,
             ),
             # Goes to `tune.run`, which starts every trial from that checkpoint.
@@ -141,6 +143,7 @@ def _newest_run_dir(experiment: Experiment) -> Path:
             f"Only a run by Tune that saves checkpoints can be resumed: start it with --checkpoint-freq. Any other is "
             f"continued from a checkpoint of it, with --restore"
         )
+    check_state(found[-1])
     return found[-1]
 
 
