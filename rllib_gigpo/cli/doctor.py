@@ -13,6 +13,7 @@ from rich.console import Console
 from rllib_gigpo.cli.errors import FAILURE_EXIT_CODE, reported_errors
 from rllib_gigpo.cli.json_option import json_object
 from rllib_gigpo.cli.quiet_ray import quiet_ray
+from rllib_gigpo.cli.waiting import waiting
 
 if TYPE_CHECKING:
     from rllib_gigpo.env_checks import CheckResult
@@ -38,7 +39,8 @@ def doctor(ctx: typer.Context, as_json: _AsJson = False, verbose: _Verbose = Fal
         quiet_ray(verbose)
         from rllib_gigpo.machine_checks import check_machine
 
-        results = check_machine()
+        with waiting("looking at packages, GPUs, data and memory", hidden=as_json or verbose):
+            results = check_machine()
     _report(results, as_json)
 
 
@@ -63,7 +65,8 @@ def doctor_env(
             sys.path.insert(0, os.getcwd())
         from rllib_gigpo.env_checks import check_contract
 
-        results = check_contract(name, options, episodes=episodes, seed=seed, max_steps=max_steps)
+        with waiting(f"playing {name}", hidden=as_json or verbose):
+            results = check_contract(name, options, episodes=episodes, seed=seed, max_steps=max_steps)
     _report(results, as_json)
 
 

@@ -13,6 +13,7 @@ from rich.table import Table
 from rllib_gigpo.cli.errors import reported_errors
 from rllib_gigpo.cli.json_option import json_object
 from rllib_gigpo.cli.quiet_ray import quiet_ray
+from rllib_gigpo.cli.waiting import waiting
 
 if TYPE_CHECKING:
     from rllib_gigpo.planning import Plan
@@ -41,11 +42,12 @@ def plan(
     """
     with reported_errors(verbose):
         quiet_ray(verbose)
-        from rllib_gigpo.cli.config_file import load_config_file
-        from rllib_gigpo.cli.experiment_mapping import with_config, with_model_path
-        from rllib_gigpo.cli.search_space import first_variant
-        from rllib_gigpo.planning import plan as plan_of
-        from rllib_gigpo.planning.placement import PLACEMENTS
+        with waiting("importing Ray and torch", hidden=verbose):
+            from rllib_gigpo.cli.config_file import load_config_file
+            from rllib_gigpo.cli.experiment_mapping import with_config, with_model_path
+            from rllib_gigpo.cli.search_space import first_variant
+            from rllib_gigpo.planning import plan as plan_of
+            from rllib_gigpo.planning.placement import PLACEMENTS
 
         chosen = next((known for known in PLACEMENTS if known == placement), None)
         if chosen is None:

@@ -23,7 +23,7 @@ _PARTS = ("experiment_state-*.json", "basic-variant-state-*.json", "callback-sta
 
 
 class KeepsState(tune.Callback):
-    """Puts Tune's state into `STATE_FILE` in the run's folder, at once or not at all, after each step that changed it."""
+    """Puts Tune's state into `STATE_FILE` in the run's folder whenever a step has changed it, whole or not at all."""
 
     def __init__(self) -> None:
         self._kept_ns = 0  # when what is in the archive was last changed

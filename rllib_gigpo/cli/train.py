@@ -15,6 +15,7 @@ from rllib_gigpo.cli.experiment_mapping import check_framework, experiment_from_
 from rllib_gigpo.cli.gone_options import TrainCommand, TrainFileCommand, TrainGroup
 from rllib_gigpo.cli.quiet_ray import quiet_ray
 from rllib_gigpo.cli.train_options import TrainOptions, takes_train_options
+from rllib_gigpo.cli.waiting import waiting
 
 train_app = typer.Typer(
     help="Train from options or a config file.", no_args_is_help=True, cls=TrainGroup, rich_markup_mode=None
@@ -81,11 +82,12 @@ def _train(load: Callable[[], Sequence[Experiment]], options: TrainOptions) -> N
     """Trains what `load` gives, with `options`; prints the path of each summary."""
     with reported_errors(options.verbose):
         quiet_ray(options.verbose)
-        experiments = [options.applied_to(experiment) for experiment in load()]
-        # Brings torch and RLlib, seconds: not before a wrong path or a broken file is reported.
-        from rllib_gigpo.cli.runs import Runs
+        with waiting("importing Ray and torch, checking the config", hidden=options.quiet or options.verbose):
+            experiments = [options.applied_to(experiment) for experiment in load()]
+            # Brings torch and RLlib, seconds: not before a wrong path or a broken file is reported.
+            from rllib_gigpo.cli.runs import Runs
 
-        runs = Runs(experiments, options)
+            runs = Runs(experiments, options)
     # From here on a ValueError is no wrong input, except for a result key that only a result can show to be wrong.
     with reported_errors(options.verbose, bad_input=runs.bad_input):
         for summary in runs.run():

@@ -42,7 +42,7 @@ def page(tmp_path: Path) -> Path:
                 for member in (0, 1):
                     file.write(json.dumps(trajectory(group, member, [step(0.5 - member, 2)])) + "\n")
     (tmp_path / "result.json").write_text("\n".join(map(json.dumps, results)))
-    write_report(read_run(tmp_path), tmp_path / "report.html")
+    write_report([read_run(tmp_path)], tmp_path / "report.html")
     return tmp_path / "report.html"
 
 
