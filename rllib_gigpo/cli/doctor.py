@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from rllib_gigpo import registry
 from rllib_gigpo.cli.errors import FAILURE_EXIT_CODE, reported_errors
 from rllib_gigpo.cli.json_option import json_object
 from rllib_gigpo.cli.quiet_ray import quiet_ray
@@ -47,7 +48,12 @@ def doctor(ctx: typer.Context, as_json: _AsJson = False, verbose: _Verbose = Fal
 @doctor_app.command("env")
 def doctor_env(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="A registered name, a Gymnasium id, or package.module.Class.")
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="A registered name, a Gymnasium id, or package.module.Class.",
+            autocompletion=registry.environment_names,
+        ),
     ],
     env_config: Annotated[str, typer.Option(metavar="JSON", help='Like {"max_steps": 8}.')] = "{}",
     episodes: Annotated[int, typer.Option(min=1, help="Random episodes to play; more find slower leaks.")] = 30,

@@ -19,7 +19,9 @@ from rllib_gigpo.cli.train import train_app
 
 example_app = typer.Typer(help="Tuned examples.", no_args_is_help=True, rich_markup_mode=None)
 
-_Id = Annotated[str, typer.Argument(metavar="ID", help="As `rllib example list` shows it.")]
+_Id = Annotated[
+    str, typer.Argument(metavar="ID", help="As `rllib example list` shows it.", autocompletion=registry.example_names)
+]
 _TITLES = {"tiny": "learn on a CPU, in minutes", "paper": "settings of the papers, for GPUs"}
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from rllib_gigpo import registry
 from rllib_gigpo.cli.config_file import load_config_file
 from rllib_gigpo.cli.errors import reported_errors
 from rllib_gigpo.cli.experiment import Experiment
@@ -30,9 +31,18 @@ _MISSING_STOP = """--stop is missing; training would never end. Add --stop '{"tr
 def train(
     ctx: typer.Context,
     algo: Annotated[
-        str | None, typer.Option("--algo", "--run", "-a", "-r", metavar="NAME", help="The algorithm, like GiGPO.")
+        str | None,
+        typer.Option(
+            *("--algo", "--run", "-a", "-r"),
+            metavar="NAME",
+            help="The algorithm, like GiGPO.",
+            autocompletion=registry.algorithm_names,
+        ),
     ] = None,
-    env: Annotated[str | None, typer.Option("--env", "-e", help="The environment, like EZPoints.")] = None,
+    env: Annotated[
+        str | None,
+        typer.Option("--env", "-e", help="The environment, like EZPoints.", autocompletion=registry.environment_names),
+    ] = None,
     framework: Annotated[str, typer.Option("--framework", help="There is only torch.")] = "torch",
     *,
     options: TrainOptions,

@@ -184,3 +184,20 @@ def test_an_example_s_file_is_printed_as_it_is() -> None:
     from rllib_gigpo.tuned_examples.gigpo import ezpoints_text_tiny
 
     assert run("example", "get", EXAMPLE).stdout == Path(ezpoints_text_tiny.__file__).read_text()
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("rllib ev", "evaluate"),
+        ("rllib train --algo Gi", "GiGPO"),
+        ("rllib train --env EZ", "EZPoints"),
+        ("rllib example run gagpo/ez", "gagpo/ezpoints_sweep_tiny"),
+        ("rllib doctor env Sok", "Sokoban"),
+        ("rllib train --wandb-p", "--wandb-project"),
+    ],
+)
+def test_a_shell_completes_commands_options_and_names(typed: str, offered: str) -> None:
+    words = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1), "_RLLIB_COMPLETE": "complete_bash"}
+    answer = CliRunner().invoke(app, prog_name="rllib", env=words)
+    assert answer.stdout.split() == [offered]
