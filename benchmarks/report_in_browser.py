@@ -2,8 +2,9 @@
 
     python benchmarks/report_in_browser.py
 
-Prints the size of the page, and the milliseconds from the start of its loading until the credit inspector shows steps
-and until a click opens a step group; then how long the page's thread has computed until steps were shown. The run is made up; texts are as long as ALFWorld's.
+Prints the size of the page, the milliseconds from the start of its loading until the credit inspector shows steps and
+until a click opens a step group, and how long the page's thread has computed until the first. The run is made up;
+texts are as long as ALFWorld's.
 """
 
 from __future__ import annotations
