@@ -10,8 +10,10 @@ from ray.tune.result import TRIAL_INFO
 from ray.tune.trainable import Trainable
 
 # Where the process writes what it prints, which Tune has set before it asks for a reset.
-_OUTPUT = ("stdout_context", "stdout_fp", "stdout_stream", "stdout_file")
-_OUTPUT += ("stderr_context", "stderr_fp", "stderr_stream", "stderr_file", "stderr_logging_handler")
+_OUTPUT = (
+    *("_stdout_context", "_stdout_fp", "_stdout_stream", "_stdout_file"),
+    *("_stderr_context", "_stderr_fp", "_stderr_stream", "_stderr_file", "_stderr_logging_handler"),
+)
 
 
 class ReusableAlgorithm(Algorithm):
@@ -25,8 +27,9 @@ class ReusableAlgorithm(Algorithm):
         checkpoint afterwards.
         """
         self.cleanup()
-        output = {f"_{name}": getattr(self, f"_{name}") for name in _OUTPUT}
-        config = {**new_config, TRIAL_INFO: self._trial_info}
-        type(self).__init__(self, config=config, storage=self._storage)  # type: ignore[misc]
-        vars(self).update(output)
+        output = {name: getattr(self, name) for name in _OUTPUT}
+        again: Any = type(self).__init__
+        again(self, config={**new_config, TRIAL_INFO: self._trial_info}, storage=self._storage)
+        for name, value in output.items():
+            setattr(self, name, value)
         return True
