@@ -15,7 +15,7 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 from tests.algorithm_cases import small_config, weights_of
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
 
 GOOD_LR, BAD_LR = 1e-3, 1e-5
 
@@ -59,7 +59,9 @@ def sweep_config(diary: Path) -> AlgorithmConfig:
     def on_checkpoint_loaded(algorithm: Any, **_: Any) -> None:
         write("loaded", algorithm)
 
-    config = small_config(lr=tune.grid_search([GOOD_LR, BAD_LR]), groups_per_iteration=2)
+    config = small_config(lr=tune.grid_search([GOOD_LR, BAD_LR]), groups_per_iteration=1, group_size=2)
+    # The entropy has a gradient in every batch, also where all members of a group did equally well.
+    config.training(train_on_zero_signal_groups=True, entropy_coeff=0.01).generation(max_response_tokens=8)
     return config.callbacks(on_train_result=on_train_result, on_checkpoint_loaded=on_checkpoint_loaded)
 
 
@@ -107,7 +109,7 @@ def test_a_population_exchanges_weights_and_changes_the_config_with_them(tmp_pat
 
 
 def test_asynchronous_halving_ends_the_trial_that_lags_behind(tmp_path: Path) -> None:
-    scheduler = tune.schedulers.ASHAScheduler(grace_period=1, max_t=3, reduction_factor=2)
-    good, bad = fit(tmp_path, scheduler, iterations=3)
-    assert good.metrics["training_iteration"] == 3
+    scheduler = tune.schedulers.ASHAScheduler(grace_period=1, max_t=2, reduction_factor=2)
+    good, bad = fit(tmp_path, scheduler, iterations=2)
+    assert good.metrics["training_iteration"] == 2
     assert bad.metrics["training_iteration"] == 1
