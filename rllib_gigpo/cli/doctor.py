@@ -33,6 +33,8 @@ def doctor(ctx: typer.Context, as_json: _AsJson = False, verbose: _Verbose = Fal
 
     Exit code 1 where something must be repaired. A warning is something that may do for what you want. `rllib doctor
     env NAME` checks an environment.
+
+    Example: rllib doctor --json
     """
     if ctx.invoked_subcommand is not None:
         return
@@ -62,7 +64,10 @@ def doctor_env(
     as_json: _AsJson = False,
     verbose: _Verbose = False,
 ) -> None:
-    """Check an environment against the contract; exit code 1 where it breaks it."""
+    """Check an environment against the contract; exit code 1 where it breaks it.
+
+    Example: rllib doctor env my_package.my_game.MyGame --env-config '{"max_steps": 8}'
+    """
     with reported_errors(verbose):
         quiet_ray(verbose)
         options = json_object("--env-config", env_config, '{"max_steps": 8}')

@@ -54,6 +54,8 @@ def evaluate(
 
     Loading a checkpoint runs code from it, for RLlib's checkpoints hold pickles: only evaluate what you trust.
 
+    Example: rllib evaluate runs/my_run/checkpoint --episodes 256 --config '{"temperature": 0}'
+
     A model that is prompted and not trained: rllib evaluate --agent prompt|react|reflexion --help.
     """
     with reported_errors(verbose):

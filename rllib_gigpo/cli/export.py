@@ -36,6 +36,8 @@ def export(
 
     A model that was trained with LoRA is written as the PEFT directory of its adapter, or with --merge as a whole
     model. Of several modules, each gets a folder of its own in OUT. Needs no Ray, and loads no pickle.
+
+    Example: rllib export runs/my_run/checkpoint my_model
     """
     with reported_errors(verbose):
         models = _models(checkpoint, module)

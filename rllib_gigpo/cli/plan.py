@@ -38,7 +38,9 @@ def plan(
     nothing fits.
 
     Estimates, not measured on GPUs. The model need not be there: the sizes of common public ones are known by the name
-    of their folder. `rllib plan FILE --gpus 2 --gpu-memory 80`
+    of their folder.
+
+    Example: rllib plan tuned_examples/gigpo/alfworld_qwen25_1_5b.py --gpus 2 --gpu-memory 80
     """
     with reported_errors(verbose):
         quiet_ray(verbose)

@@ -22,7 +22,9 @@ def report(
     """Write the curves of a run, or of several, and the credit of every recorded step, to one HTML file.
 
     The file needs no network and can be sent to others. It shows what the run recorded: by default two rollout groups
-    of each iteration, `.reporting(recorded_groups=2)`. `rllib report runs/a runs/b` compares two runs.
+    of each iteration, `.reporting(recorded_groups=2)`.
+
+    Example: rllib report runs/my_run runs/another_run --out both.html
     """
     with reported_errors(verbose):
         with waiting("reading the runs", hidden=verbose):

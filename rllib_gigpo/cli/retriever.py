@@ -42,6 +42,8 @@ def serve_retriever(
     """Answer searches over HTTP, in the dialects of Search-R1 and of verl-agent.
 
     Prints the URL for `retriever_url` as soon as it listens, and ends with Ctrl-C.
+
+    Example: rllib retriever serve corpus.jsonl --port 8000
     """
     bad_input = (ValueError, TypeError, KeyError, FileNotFoundError, ImportError)
     with reported_errors(verbose, bad_input=bad_input):

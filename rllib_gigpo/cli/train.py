@@ -22,11 +22,14 @@ train_app = typer.Typer(
     help="Train from options or a config file.", no_args_is_help=True, cls=TrainGroup, rich_markup_mode=None
 )
 
+_RUN_HELP = """The same as `rllib train` with these options.
+
+Example: rllib train run -a GiGPO -e EZPoints -s '{"training_iteration": 20}' -c '{"model_path": "embedded"}'"""
 _MISSING_STOP = """--stop is missing; training would never end. Add --stop '{"training_iteration": 40}'"""
 
 
 @train_app.callback(invoke_without_command=True)
-@train_app.command("run", cls=TrainCommand, help="The same as `rllib train` with these options.")
+@train_app.command("run", cls=TrainCommand, help=_RUN_HELP)
 @takes_train_options
 def train(
     ctx: typer.Context,
@@ -51,6 +54,8 @@ def train(
 
     One training runs in this process. Search spaces (a value like {"grid_search": [1, 2]}), several samples,
     checkpoints during the run, retries, a scheduler or a cluster's address make it a run of Ray Tune.
+
+    Example: rllib train -a GiGPO -e EZPoints -s '{"training_iteration": 20}' -c '{"model_path": "embedded"}'
     """
     if ctx.invoked_subcommand is not None:
         with reported_errors(options.verbose):
@@ -84,6 +89,8 @@ def train_file(
 
     A Python file has `config`, an AlgorithmConfig, and maybe `stop`. A YAML file has RLlib's experiment format, {name:
     {run, env, stop, config, …}}; several experiments are trained one after the other.
+
+    Example: rllib train file tuned_examples/gigpo/ezpoints_text_tiny.py --config '{"lr": 1e-4}'
     """
     _train(lambda: load_config_file(config_file, stop=options.parsed_stop()), options)
 

@@ -66,6 +66,8 @@ def test_every_command_has_help_and_refuses_an_option_that_it_does_not_have(path
     assert "Usage:" in result.stdout
     # More than the name: what it does.
     assert len(result.stdout.split("Options:")[0].split()) > 5
+    if not any(other[: len(path)] == path and other != path for other in ALL_COMMANDS):
+        assert f"Example: rllib {' '.join(path)} " in " ".join(result.stdout.split())
     wrong = run(*path, "--no-such-option", "x")
     assert wrong.exit_code == 2, wrong.output
     assert wrong.stderr
