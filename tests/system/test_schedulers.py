@@ -43,7 +43,8 @@ def sweep_config(diary: Path) -> AlgorithmConfig:
         optimizer = algorithm.learner_group._learner.get_optimizer()
         entry = {
             "event": event,
-            "trial": algorithm.trial_id,
+            # RLlib knows neither name nor id of its trial.
+            "trial": Path(algorithm.logdir).name,
             "process": os.getpid(),
             "weights": digest(algorithm),
             "lr": algorithm.config.lr,
@@ -88,9 +89,7 @@ def test_a_population_exchanges_weights_and_changes_the_config_with_them(tmp_pat
     )
     good, bad = fit(tmp_path, scheduler, iterations=2)
     diary = [json.loads(line) for line in (tmp_path / "diary.jsonl").read_text().splitlines()]
-    of_good, of_bad = (
-        [entry for entry in diary if entry["trial"] == result.metrics["trial_id"]] for result in (good, bad)
-    )
+    of_good, of_bad = ([entry for entry in diary if entry["trial"] == Path(result.path).name] for result in (good, bad))
     # Fewer processes than starts: one plays several trials.
     assert len({entry["process"] for entry in diary}) < 4
     assert [entry["event"] for entry in of_good] == ["trained", "loaded", "trained"]
