@@ -37,6 +37,10 @@ class StepRows:
     def __len__(self) -> int:
         return len(self.rewards)
 
+    def __repr__(self) -> str:
+        counts = (len(np.unique(ids)) for ids in (self.trajectory_ids, self.group_ids, self.anchor_ids))
+        return "StepRows({} rows, {} trajectories, {} groups, {} anchor states)".format(len(self), *counts)
+
     def take(self, indices: np.ndarray) -> StepRows:
         """The rows of `indices` (int64[K]), in that order; trajectories must stay whole."""
         return StepRows(**{field.name: getattr(self, field.name)[indices] for field in fields(self)})
@@ -85,6 +89,9 @@ class TokenRows:
 
     def __len__(self) -> int:
         return len(self.lengths)
+
+    def __repr__(self) -> str:
+        return f"TokenRows({len(self)} rows, {self.num_tokens} tokens, {self.num_response_tokens} of them of responses)"
 
     @property
     def num_tokens(self) -> int:

@@ -11,6 +11,8 @@ import pytest
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# And `ray.init` would join whatever cluster somebody has started on this machine.
+os.environ.setdefault("RAY_ADDRESS", "local")
 
 TIERS = ("unit", "integration", "system")
 

@@ -17,11 +17,12 @@ from rllib_gigpo.algorithms.group_policy.checkpoints import (
     write_manifest,
 )
 from rllib_gigpo.algorithms.group_policy.evaluation_panel import EvaluationPanel
+from rllib_gigpo.algorithms.group_policy.reusable_algorithm import ReusableAlgorithm
 
 EVALUATION_PANEL_FILE = "evaluation_panel.json"
 
 
-class CheckpointedAlgorithm(Algorithm):
+class CheckpointedAlgorithm(ReusableAlgorithm):
     """An RLlib algorithm whose checkpoints are checked when written and when read."""
 
     _last_panel: EvaluationPanel | None = None

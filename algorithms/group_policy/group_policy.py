@@ -6,7 +6,6 @@ import logging
 import secrets
 from collections.abc import Collection
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -53,7 +52,8 @@ from rllib_gigpo.env_runners.silence import SilenceWatch
 from rllib_gigpo.env_runners.task_stream import TaskStream
 from rllib_gigpo.env_runners.trajectories import by_trajectory
 from rllib_gigpo.learners.update_metrics import SAMPLER_LEARNER_GAP_MEAN
-from rllib_gigpo.report.trajectory_recorder import RECORDS_FOLDER, TrajectoryRecorder
+from rllib_gigpo.report.record_files import records_folder
+from rllib_gigpo.report.trajectory_recorder import TrajectoryRecorder
 from rllib_gigpo.rows import StepRows, TokenRows
 from rllib_gigpo.seeds import derive_seed
 
@@ -112,7 +112,7 @@ class GroupPolicy(CheckpointedAlgorithm):
         self._last_panel: EvaluationPanel | None = None
         self._any_finished = False  # whether any trajectory of this process's rollouts has
         self.recorder = TrajectoryRecorder(
-            Path(self.logdir) / RECORDS_FOLDER,
+            records_folder(self.logdir, self._storage),
             num_groups=self.config.recorded_groups,
             model_path=self._model_path,
             has_anchors=bool(self.config.anchor_connectors()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Literal, Self
 
@@ -75,6 +76,13 @@ class LanguageAgentConfig(AlgorithmConfig):
         # environment() and evaluation()
         self.tasks: Sequence[Any] | None = None
         self.evaluation_tasks: Sequence[Any] | None = None
+
+    def __repr__(self) -> str:
+        """The class, and what differs from its defaults."""
+        defaults, own = ({name: _shown(value) for name, value in vars(c).items()} for c in (type(self)(), self))
+        values = ((name, value) for name, value in own.items() if not name.startswith("_"))
+        changed = [f"{name}={value:.80}" for name, value in values if value != defaults.get(name)]
+        return f"{type(self).__name__}({', '.join(changed)})"
 
     def language_model(
         self,
@@ -331,3 +339,8 @@ def _pairs(examples: Any) -> Any:
     if not isinstance(examples, (list, tuple)):
         return examples
     return tuple(tuple(pair) if isinstance(pair, list) else pair for pair in examples)
+
+
+def _shown(value: Any) -> str:
+    """As `repr` has it, without addresses of memory."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from rllib_gigpo import registry
 from rllib_gigpo.cli.errors import FAILURE_EXIT_CODE, reported_errors
 from rllib_gigpo.cli.json_option import json_object
 from rllib_gigpo.cli.quiet_ray import quiet_ray
+from rllib_gigpo.cli.waiting import waiting
 
 if TYPE_CHECKING:
     from rllib_gigpo.env_checks import CheckResult
@@ -31,6 +33,8 @@ def doctor(ctx: typer.Context, as_json: _AsJson = False, verbose: _Verbose = Fal
 
     Exit code 1 where something must be repaired. A warning is something that may do for what you want. `rllib doctor
     env NAME` checks an environment.
+
+    Example: rllib doctor --json
     """
     if ctx.invoked_subcommand is not None:
         return
@@ -38,14 +42,20 @@ def doctor(ctx: typer.Context, as_json: _AsJson = False, verbose: _Verbose = Fal
         quiet_ray(verbose)
         from rllib_gigpo.machine_checks import check_machine
 
-        results = check_machine()
+        with waiting("looking at packages, GPUs, data and memory", hidden=as_json or verbose):
+            results = check_machine()
     _report(results, as_json)
 
 
 @doctor_app.command("env")
 def doctor_env(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="A registered name, a Gymnasium id, or package.module.Class.")
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="A registered name, a Gymnasium id, or package.module.Class.",
+            autocompletion=registry.environment_names,
+        ),
     ],
     env_config: Annotated[str, typer.Option(metavar="JSON", help='Like {"max_steps": 8}.')] = "{}",
     episodes: Annotated[int, typer.Option(min=1, help="Random episodes to play; more find slower leaks.")] = 30,
@@ -54,7 +64,10 @@ def doctor_env(
     as_json: _AsJson = False,
     verbose: _Verbose = False,
 ) -> None:
-    """Check an environment against the contract; exit code 1 where it breaks it."""
+    """Check an environment against the contract; exit code 1 where it breaks it.
+
+    Example: rllib doctor env my_package.my_game.MyGame --env-config '{"max_steps": 8}'
+    """
     with reported_errors(verbose):
         quiet_ray(verbose)
         options = json_object("--env-config", env_config, '{"max_steps": 8}')
@@ -63,7 +76,8 @@ def doctor_env(
             sys.path.insert(0, os.getcwd())
         from rllib_gigpo.env_checks import check_contract
 
-        results = check_contract(name, options, episodes=episodes, seed=seed, max_steps=max_steps)
+        with waiting(f"playing {name}", hidden=as_json or verbose):
+            results = check_contract(name, options, episodes=episodes, seed=seed, max_steps=max_steps)
     _report(results, as_json)
 
 

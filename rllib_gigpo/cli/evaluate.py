@@ -17,6 +17,7 @@ from rllib_gigpo.cli.experiment_mapping import with_config
 from rllib_gigpo.cli.json_option import json_object
 from rllib_gigpo.cli.progress import MISSING
 from rllib_gigpo.cli.quiet_ray import quiet_ray
+from rllib_gigpo.cli.waiting import waiting
 
 if TYPE_CHECKING:
     from ray.rllib.algorithms.algorithm import Algorithm
@@ -46,11 +47,14 @@ def evaluate(
     ray_num_cpus: Annotated[int | None, typer.Option(min=1, help="Logical CPUs of a local Ray.")] = None,
     ray_num_gpus: Annotated[int | None, typer.Option(min=0, help="GPUs of a local Ray.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Ray's logs, and tracebacks of errors.")] = False,
 ) -> None:
     """Play the evaluation panel with the policy of a checkpoint.
 
     Loading a checkpoint runs code from it, for RLlib's checkpoints hold pickles: only evaluate what you trust.
+
+    Example: rllib evaluate runs/my_run/checkpoint --episodes 256 --config '{"temperature": 0}'
 
     A model that is prompted and not trained: rllib evaluate --agent prompt|react|reflexion --help.
     """
@@ -69,7 +73,10 @@ def evaluate(
         # Unknown keys and wrong values, before Ray starts.
         with_config(algo_class.get_default_config(), changes, "--config")
     with reported_errors(verbose, bad_input=(ValueError,)):
-        with ray_session(ray_options, (), verbose=verbose):
+        with (
+            waiting("restoring the checkpoint, playing the evaluation panel", hidden=quiet or verbose),
+            ray_session(ray_options, (), verbose=verbose),
+        ):
             results = _evaluate(algo_class, checkpoint, changes)
         if out is not None:
             out.write_text(json.dumps(results, indent=2) + "\n")

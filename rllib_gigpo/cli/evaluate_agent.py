@@ -17,6 +17,7 @@ from rllib_gigpo.cli.errors import reported_errors
 from rllib_gigpo.cli.json_option import json_object
 from rllib_gigpo.cli.progress import MISSING
 from rllib_gigpo.cli.quiet_ray import quiet_ray
+from rllib_gigpo.cli.waiting import waiting
 
 if TYPE_CHECKING:
     from rllib_gigpo.inference.chat import ChatEngine
@@ -85,6 +86,7 @@ def evaluate_agent(
         Path | None, typer.Option(metavar="FILE.jsonl", help="Write all that was said to it, a line a task.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Tracebacks of errors.")] = False,
 ) -> None:
     """Play the evaluation panel with a model that is prompted: as it is, by ReAct, or by Reflexion.
@@ -116,7 +118,8 @@ def evaluate_agent(
         )
         preset = agent_preset(agent.value)
         agent_format = changed_agent_format(env, prompt_template, history_length, response_parser)
-        chat: ChatEngine = chat_engine(engine.value, model, base_url, options, env)
+        with waiting("loading the model", hidden=quiet or verbose or engine is not Engine.HF):
+            chat: ChatEngine = chat_engine(engine.value, model, base_url, options, env)
         if dry_run:
             chat = DryRun()
     with reported_errors(verbose, bad_input=(ValueError,)):
@@ -124,7 +127,7 @@ def evaluate_agent(
         from rllib_gigpo.prompt_agents.results import transcript
 
         console = Console(stderr=True)
-        with Progress(console=console, transient=True, disable=verbose or not console.is_terminal) as progress:
+        with Progress(console=console, transient=True, disable=quiet or verbose or not console.is_terminal) as progress:
             bar = progress.add_task("tasks", total=episodes)
             numbers, records = evaluate_prompting(
                 settings, preset, agent_format, chat, when_done=lambda record: progress.advance(bar)

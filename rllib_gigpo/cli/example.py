@@ -19,7 +19,9 @@ from rllib_gigpo.cli.train import train_app
 
 example_app = typer.Typer(help="Tuned examples.", no_args_is_help=True, rich_markup_mode=None)
 
-_Id = Annotated[str, typer.Argument(metavar="ID", help="As `rllib example list` shows it.")]
+_Id = Annotated[
+    str, typer.Argument(metavar="ID", help="As `rllib example list` shows it.", autocompletion=registry.example_names)
+]
 _TITLES = {"tiny": "learn on a CPU, in minutes", "paper": "settings of the papers, for GPUs"}
 
 
@@ -31,7 +33,10 @@ def list_examples(
     kind: Annotated[str, typer.Option("--kind", metavar="tiny|paper", help="Only those of this kind.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
-    """List the examples: those that learn on a CPU, and the settings of the papers, by environment."""
+    """List the examples: those that learn on a CPU, and the settings of the papers, by environment.
+
+    Example: rllib example list --kind tiny --algo GiGPO
+    """
     with reported_errors(verbose=False):
         if kind not in ("", *_TITLES):
             raise ValueError(f"--kind {kind!r} must be {' or '.join(_TITLES)}")
@@ -55,14 +60,20 @@ def list_examples(
 
 @example_app.command("get")
 def get_example(example: _Id) -> None:
-    """Print the example's file."""
+    """Print the example's file.
+
+    Example: rllib example get gigpo/ezpoints_text_tiny > my_training.py
+    """
     with reported_errors(verbose=False):
         typer.echo(example_file(example).read_text(), nl=False)
 
 
 @example_app.command("run", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def run_example(ctx: typer.Context, example: _Id) -> None:
-    """Train the example; takes the options of `rllib train file`, --smoke among them."""
+    """Train the example; takes the options of `rllib train file`, --smoke among them.
+
+    Example: rllib example run gigpo/ezpoints_text_tiny --smoke
+    """
     with reported_errors(verbose=False):
         path = example_file(example)
     typer.main.get_command(train_app)(["file", str(path), *ctx.args], prog_name="rllib train")

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from rllib_gigpo.cli.tracking import Tracking
+
 if TYPE_CHECKING:
     from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 
@@ -50,6 +52,7 @@ class Experiment:
         scheduler_config: Its arguments.
         metric: Result key by which trials are compared.
         mode: Whether the largest or the smallest value of the metric is the best.
+        tracking: W&B and MLflow.
     """
 
     name: str
@@ -64,6 +67,7 @@ class Experiment:
     scheduler_config: Mapping[str, Any] = field(default_factory=dict)
     metric: str = DEFAULT_METRIC
     mode: Literal["max", "min"] = "max"
+    tracking: Tracking = field(default_factory=Tracking)
 
     def needs_tune(self) -> bool:
         """Whether anything is asked for that takes Tune: several trials, or checkpoints and retries during the run."""
@@ -73,6 +77,7 @@ class Experiment:
             self.num_samples > 1
             or self.checkpoints != Checkpoints()
             or self.max_failures != 0
+            or self.tracking != Tracking()
             or self.scheduler.lower() != "fifo"
             or has_search_space(self.config)
         )

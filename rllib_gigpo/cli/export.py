@@ -11,6 +11,7 @@ import typer
 
 from rllib_gigpo.cli.checkpoint import checkpoint_class
 from rllib_gigpo.cli.errors import reported_errors
+from rllib_gigpo.cli.waiting import waiting
 
 if TYPE_CHECKING:
     from rllib_gigpo.rl_modules.model_directory import DtypeName
@@ -35,6 +36,8 @@ def export(
 
     A model that was trained with LoRA is written as the PEFT directory of its adapter, or with --merge as a whole
     model. Of several modules, each gets a folder of its own in OUT. Needs no Ray, and loads no pickle.
+
+    Example: rllib export runs/my_run/checkpoint my_model
     """
     with reported_errors(verbose):
         models = _models(checkpoint, module)
@@ -50,7 +53,8 @@ def export(
             target = out if len(models) == 1 else out / name
             is_adapter = _is_adapter(model)
             if is_adapter and merge:
-                _merge(model, target, model_path)
+                with waiting("adding the adapter to the model", hidden=verbose):
+                    _merge(model, target, model_path)
             else:
                 shutil.copytree(model, target, dirs_exist_ok=True)
             kind = "model" if merge or not is_adapter else "adapter"

@@ -23,9 +23,7 @@ TRAIN = {
     "--ray-ui": "start Ray with its dashboard and use --ray-address",
     "--ray-num-nodes": "start a cluster and use --ray-address",
     "--queue-trials": "trials wait for resources by themselves; leave it out",
-    "--wandb-key": "log in with `wandb login` and use Tune's WandbLoggerCallback from Python",
-    "--wandb-project": "use Tune's WandbLoggerCallback from Python",
-    "--wandb-run-name": "use Tune's WandbLoggerCallback from Python",
+    "--wandb-key": "log in with `wandb login`, and use --wandb-project",
     "--type": "the file's ending tells its type: .py, .yaml or .yml",
 }
 # The config file has these; plain options do not.

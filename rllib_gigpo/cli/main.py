@@ -21,7 +21,6 @@ app = typer.Typer(
     name="rllib",
     help="Train language-model agents on Ray RLlib.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )

@@ -13,6 +13,7 @@ from rich.table import Table
 from rllib_gigpo.cli.errors import reported_errors
 from rllib_gigpo.cli.json_option import json_object
 from rllib_gigpo.cli.quiet_ray import quiet_ray
+from rllib_gigpo.cli.waiting import waiting
 
 if TYPE_CHECKING:
     from rllib_gigpo.planning import Plan
@@ -37,15 +38,18 @@ def plan(
     nothing fits.
 
     Estimates, not measured on GPUs. The model need not be there: the sizes of common public ones are known by the name
-    of their folder. `rllib plan FILE --gpus 2 --gpu-memory 80`
+    of their folder.
+
+    Example: rllib plan tuned_examples/gigpo/alfworld_qwen25_1_5b.py --gpus 2 --gpu-memory 80
     """
     with reported_errors(verbose):
         quiet_ray(verbose)
-        from rllib_gigpo.cli.config_file import load_config_file
-        from rllib_gigpo.cli.experiment_mapping import with_config, with_model_path
-        from rllib_gigpo.cli.search_space import first_variant
-        from rllib_gigpo.planning import plan as plan_of
-        from rllib_gigpo.planning.placement import PLACEMENTS
+        with waiting("importing Ray and torch", hidden=verbose):
+            from rllib_gigpo.cli.config_file import load_config_file
+            from rllib_gigpo.cli.experiment_mapping import with_config, with_model_path
+            from rllib_gigpo.cli.search_space import first_variant
+            from rllib_gigpo.planning import plan as plan_of
+            from rllib_gigpo.planning.placement import PLACEMENTS
 
         chosen = next((known for known in PLACEMENTS if known == placement), None)
         if chosen is None:

@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
+
+from rllib_gigpo.cli.waiting import wait_line
 
 MISSING = "–"
 _ROWS_SHOWN = 15
@@ -65,23 +67,27 @@ class Progress:
         with Progress(console) as progress:
             progress.show(algo.train())
 
-    On a terminal the table keeps the latest rows in view. Elsewhere (a file, a pipe, CI) each iteration is a line.
+    On a terminal the table keeps the latest rows in view, and below it for how long the next one has been waited for.
+    Elsewhere (a file, a pipe, CI) each iteration is a line.
     """
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._rows: deque[list[str]] = deque(maxlen=_ROWS_SHOWN)
-        self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
+        self._live = Live(console=console, refresh_per_second=2) if console.is_terminal else None
 
     def __enter__(self) -> Progress:
         if self._live is not None:
             self._live.start()
+            self._live.update(self._view())
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
         if self._live is not None:
+            if self._rows:
+                self._live.update(self._table(), refresh=True)
             self._live.stop()
 
     def show(self, result: Mapping[str, Any]) -> None:
@@ -92,7 +98,11 @@ class Progress:
             self._console.print("  ".join(texts), highlight=False, markup=False, soft_wrap=True)
             return
         self._rows.append(row)
-        self._live.update(self._table(), refresh=True)
+        self._live.update(self._view(), refresh=True)
+
+    def _view(self) -> Group:
+        wait = wait_line(self._console, "next iteration: sampling, then the update")
+        return Group(*([self._table()] if self._rows else []), wait)
 
     def _table(self) -> Table:
         table = Table()

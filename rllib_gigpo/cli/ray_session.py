@@ -101,7 +101,8 @@ def _start(options: RayOptions, needed_cpus: float, verbose: bool) -> None:
         # More logical CPUs than the machine has: a run with many small actors is slow then, not impossible.
         own["num_cpus"] = options.num_cpus or max(int(-(-needed_cpus // 1)), os.cpu_count() or 1)  # type: ignore[assignment]
     ray.init(
-        address=options.address,
+        # "local", since without an address Ray joins a cluster that was started on this machine.
+        address=address if of_cluster else "local",
         num_gpus=options.num_gpus,
         object_store_memory=options.object_store_memory,
         log_to_driver=verbose,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rllib_gigpo.cli.errors import reported_errors
+from rllib_gigpo.cli.waiting import waiting
 
 if TYPE_CHECKING:
     from rllib_gigpo.retrieval.corpus import CorpusFile
@@ -41,6 +42,8 @@ def serve_retriever(
     """Answer searches over HTTP, in the dialects of Search-R1 and of verl-agent.
 
     Prints the URL for `retriever_url` as soon as it listens, and ends with Ctrl-C.
+
+    Example: rllib retriever serve corpus.jsonl --port 8000
     """
     bad_input = (ValueError, TypeError, KeyError, FileNotFoundError, ImportError)
     with reported_errors(verbose, bad_input=bad_input):
@@ -52,8 +55,9 @@ def serve_retriever(
         check_server_packages()
         # Before the corpus is read, which may take minutes.
         with bound_socket(host, port) as bound:
-            passages = CorpusFile(corpus)
-            found = _index(passages, index, encoder, query_prefix, passage_prefix)
+            with waiting(f"reading {corpus} and its index", hidden=verbose):
+                passages = CorpusFile(corpus)
+                found = _index(passages, index, encoder, query_prefix, passage_prefix)
             if not _is_loopback(host):
                 typer.echo(
                     f"warning: {host} can be reached from other machines, and nobody is asked who they are", err=True

@@ -9,16 +9,19 @@ from typing import Any
 
 from ray.tune.logger import CSVLoggerCallback, JsonLoggerCallback, TBXLoggerCallback
 
+from rllib_gigpo.report.trajectory_samples import TrajectorySamples
+
 
 class RunLogs:
-    """Writes results to TensorBoard, progress.csv and result.json by Tune's own logger callbacks; a context manager.
+    """Writes results to TensorBoard, progress.csv and result.json by Tune's own logger callbacks, and trajectories to
+    TensorBoard; a context manager.
 
     So the tags and the columns are those of `tune.Tuner`, and the tools that read its runs read these.
     """
 
     def __init__(self, run_dir: Path, config: Mapping[str, Any]) -> None:
         self._trial: Any = _Trial(run_dir, config)
-        self._callbacks = (TBXLoggerCallback(), CSVLoggerCallback(), JsonLoggerCallback())
+        self._callbacks = (TBXLoggerCallback(), CSVLoggerCallback(), JsonLoggerCallback(), TrajectorySamples())
 
     def __enter__(self) -> RunLogs:
         for callback in self._callbacks:

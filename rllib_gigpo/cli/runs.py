@@ -49,7 +49,7 @@ class Runs:
             if experiment.restore is not None:
                 check_restorable(experiment.restore, experiment.config.algo_class)
         by_tune = options.resume or options.ray_address is not None
-        console = Console()
+        console = Console(quiet=options.quiet)
         self._runs: list[TrainRun | TuneRun] = [
             TuneRun(experiment, console=console, resume=options.resume)
             if by_tune or experiment.needs_tune()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rllib_gigpo import registry
 from rllib_gigpo.cli.experiment import Checkpoints, Experiment
+from rllib_gigpo.cli.tracking import Tracking
 
 if TYPE_CHECKING:
     from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
@@ -66,6 +67,7 @@ def smoke_experiment(experiment: Experiment) -> Experiment:
         max_failures=0,
         scheduler="FIFO",
         scheduler_config={},
+        tracking=Tracking(),
     )
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from rllib_gigpo import registry
 from rllib_gigpo.cli.config_file import load_config_file
 from rllib_gigpo.cli.errors import reported_errors
 from rllib_gigpo.cli.experiment import Experiment
@@ -15,23 +16,36 @@ from rllib_gigpo.cli.experiment_mapping import check_framework, experiment_from_
 from rllib_gigpo.cli.gone_options import TrainCommand, TrainFileCommand, TrainGroup
 from rllib_gigpo.cli.quiet_ray import quiet_ray
 from rllib_gigpo.cli.train_options import TrainOptions, takes_train_options
+from rllib_gigpo.cli.waiting import waiting
 
 train_app = typer.Typer(
     help="Train from options or a config file.", no_args_is_help=True, cls=TrainGroup, rich_markup_mode=None
 )
 
+_RUN_HELP = """The same as `rllib train` with these options.
+
+Example: rllib train run -a GiGPO -e EZPoints -s '{"training_iteration": 20}' -c '{"model_path": "embedded"}'"""
 _MISSING_STOP = """--stop is missing; training would never end. Add --stop '{"training_iteration": 40}'"""
 
 
 @train_app.callback(invoke_without_command=True)
-@train_app.command("run", cls=TrainCommand, help="The same as `rllib train` with these options.")
+@train_app.command("run", cls=TrainCommand, help=_RUN_HELP)
 @takes_train_options
 def train(
     ctx: typer.Context,
     algo: Annotated[
-        str | None, typer.Option("--algo", "--run", "-a", "-r", metavar="NAME", help="The algorithm, like GiGPO.")
+        str | None,
+        typer.Option(
+            *("--algo", "--run", "-a", "-r"),
+            metavar="NAME",
+            help="The algorithm, like GiGPO.",
+            autocompletion=registry.algorithm_names,
+        ),
     ] = None,
-    env: Annotated[str | None, typer.Option("--env", "-e", help="The environment, like EZPoints.")] = None,
+    env: Annotated[
+        str | None,
+        typer.Option("--env", "-e", help="The environment, like EZPoints.", autocompletion=registry.environment_names),
+    ] = None,
     framework: Annotated[str, typer.Option("--framework", help="There is only torch.")] = "torch",
     *,
     options: TrainOptions,
@@ -40,6 +54,8 @@ def train(
 
     One training runs in this process. Search spaces (a value like {"grid_search": [1, 2]}), several samples,
     checkpoints during the run, retries, a scheduler or a cluster's address make it a run of Ray Tune.
+
+    Example: rllib train -a GiGPO -e EZPoints -s '{"training_iteration": 20}' -c '{"model_path": "embedded"}'
     """
     if ctx.invoked_subcommand is not None:
         with reported_errors(options.verbose):
@@ -73,6 +89,8 @@ def train_file(
 
     A Python file has `config`, an AlgorithmConfig, and maybe `stop`. A YAML file has RLlib's experiment format, {name:
     {run, env, stop, config, …}}; several experiments are trained one after the other.
+
+    Example: rllib train file tuned_examples/gigpo/ezpoints_text_tiny.py --config '{"lr": 1e-4}'
     """
     _train(lambda: load_config_file(config_file, stop=options.parsed_stop()), options)
 
@@ -81,11 +99,12 @@ def _train(load: Callable[[], Sequence[Experiment]], options: TrainOptions) -> N
     """Trains what `load` gives, with `options`; prints the path of each summary."""
     with reported_errors(options.verbose):
         quiet_ray(options.verbose)
-        experiments = [options.applied_to(experiment) for experiment in load()]
-        # Brings torch and RLlib, seconds: not before a wrong path or a broken file is reported.
-        from rllib_gigpo.cli.runs import Runs
+        with waiting("importing Ray and torch, checking the config", hidden=options.quiet or options.verbose):
+            experiments = [options.applied_to(experiment) for experiment in load()]
+            # Brings torch and RLlib, seconds: not before a wrong path or a broken file is reported.
+            from rllib_gigpo.cli.runs import Runs
 
-        runs = Runs(experiments, options)
+            runs = Runs(experiments, options)
     # From here on a ValueError is no wrong input, except for a result key that only a result can show to be wrong.
     with reported_errors(options.verbose, bad_input=runs.bad_input):
         for summary in runs.run():

@@ -14,6 +14,7 @@ import typer
 from rllib_gigpo.cli.experiment import DEFAULT_METRIC, Experiment
 from rllib_gigpo.cli.experiment_mapping import check_name, check_stop, with_config
 from rllib_gigpo.cli.json_option import json_object
+from rllib_gigpo.cli.tracking import Tracking
 
 _STOP_EXAMPLE = '{"training_iteration": 40}'
 
@@ -76,6 +77,16 @@ class TrainOptions:
         DEFAULT_METRIC
     )
     mode: Annotated[str, _option("--mode", metavar="max|min", help="Which of them is the best.")] = "max"
+    wandb_project: Annotated[
+        str | None, _option("--wandb-project", metavar="NAME", help="Log to Weights & Biases, too. By Tune.")
+    ] = None
+    wandb_run_name: Annotated[str | None, _option("--wandb-run-name", metavar="NAME", help="There.")] = None
+    mlflow_experiment: Annotated[
+        str | None, _option("--mlflow-experiment", metavar="NAME", help="Log to MLflow, too. By Tune.")
+    ] = None
+    mlflow_uri: Annotated[
+        str | None, _option("--mlflow-uri", help="Of its server or store. Default: $MLFLOW_TRACKING_URI.")
+    ] = None
     ray_address: Annotated[
         str | None, _option("--ray-address", help="Of a running cluster, or auto. Default: a Ray on this machine.")
     ] = None
@@ -86,6 +97,9 @@ class TrainOptions:
     ] = None
     smoke: Annotated[
         bool, _option("--smoke", help="Try it out here: a tiny model, little data, one iteration, no GPU.")
+    ] = False
+    quiet: Annotated[
+        bool, _option("--quiet", "-q", help="Print the path of the summary alone, and errors; no progress.")
     ] = False
     log_info: Annotated[
         bool, _option("--log-info", "--verbose", "-v", help="Ray's logs, and tracebacks of errors.")
@@ -123,6 +137,7 @@ class TrainOptions:
             scheduler_config=json_object("--scheduler-config", self.scheduler_config, '{"grace_period": 5}'),
             metric=self.metric,
             mode=self._checked_mode(),
+            tracking=Tracking(self.wandb_project, self.wandb_run_name, self.mlflow_experiment, self.mlflow_uri),
             **_not_none(given),
         )
         if self.smoke:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,9 @@ from rllib_gigpo.cli.progress import Progress
 from rllib_gigpo.cli.run_folder import checkpoint_text, new_run_dir
 from rllib_gigpo.cli.run_logs import RunLogs
 from rllib_gigpo.cli.stop import reached
-from rllib_gigpo.report.trajectory_recorder import RECORDS_FOLDER, TrajectoryRecorder
+from rllib_gigpo.cli.waiting import waiting
+from rllib_gigpo.report.record_files import RECORDS_FOLDER
+from rllib_gigpo.report.trajectory_recorder import TrajectoryRecorder
 
 if TYPE_CHECKING:
     from ray.rllib.algorithms.algorithm import Algorithm
@@ -49,12 +51,14 @@ class TrainRun:
         # As in the actor that Tune would run this in: Ray gives an actor as many threads as it has CPUs. More threads
         # than idle cores make a small model many times slower.
         torch.set_num_threads(max(1, int(self._experiment.config.num_cpus_for_main_process)))
-        algo = self._experiment.config.build_algo()
+        with self._waiting("loading the model, starting learners and engine"):
+            algo = self._experiment.config.build_algo()
         if isinstance(recorder := getattr(algo, "recorder", None), TrajectoryRecorder):
             recorder.folder = run_dir / RECORDS_FOLDER
         try:
             if self._experiment.restore is not None:
-                algo.restore_from_path(str(self._experiment.restore.absolute()))
+                with self._waiting("restoring the checkpoint"):
+                    algo.restore_from_path(str(self._experiment.restore.absolute()))
                 self._note(f"restored {self._experiment.restore}, iteration {algo.iteration}")
             summary = self._train(algo, run_dir)
         finally:
@@ -69,13 +73,13 @@ class TrainRun:
     def _train(self, algo: Algorithm, run_dir: Path) -> dict[str, Any]:
         algorithm, env = type(algo).__name__, str(self._experiment.config.env)
         self._note(f"{algorithm} on {env}, run folder {run_dir}")
-        before = _evaluate(algo)
+        before = self._evaluate(algo)
         self._note(f"before training: {_panel_text(before)}")
         start = time.perf_counter()
         try:
             iterations = self._train_until_stop(algo, run_dir)
             seconds = time.perf_counter() - start
-            after = _evaluate(algo)
+            after = self._evaluate(algo)
         except KeyboardInterrupt:
             self._note(f"interrupted after {algo.iteration} iterations; saving")
             self._save(algo, run_dir)
@@ -114,23 +118,27 @@ class TrainRun:
 
     def _save(self, algo: Algorithm, run_dir: Path) -> str:
         """Saves a checkpoint and says where. Returns its path."""
-        checkpoint = str(algo.save_to_path(str(run_dir / "checkpoint")))
+        with self._waiting("saving the checkpoint"):
+            checkpoint = str(algo.save_to_path(str(run_dir / "checkpoint")))
         self._note(checkpoint_text([checkpoint]))
         return checkpoint
 
+    def _evaluate(self, algo: Algorithm) -> dict[str, Any]:
+        """The panel's numbers: success_rate, panel_size, panel_hash. None for what the algorithm does not report."""
+        with self._waiting("playing the evaluation panel"):
+            numbers = algo.evaluate()["env_runners"]
+        success, size = numbers.get("success_rate"), numbers.get("panel_size")
+        return {
+            "success_rate": None if success is None else float(success),
+            "panel_size": None if size is None else int(size),
+            "panel_hash": numbers.get("panel_hash"),
+        }
+
+    def _waiting(self, text: str) -> AbstractContextManager[None]:
+        return waiting(text, console=self._console)
+
     def _note(self, text: str) -> None:
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)
-
-
-def _evaluate(algo: Algorithm) -> dict[str, Any]:
-    """The panel's numbers: success_rate, panel_size, panel_hash. None for what the algorithm does not report."""
-    numbers = algo.evaluate()["env_runners"]
-    success, size = numbers.get("success_rate"), numbers.get("panel_size")
-    return {
-        "success_rate": None if success is None else float(success),
-        "panel_size": None if size is None else int(size),
-        "panel_hash": numbers.get("panel_hash"),
-    }
 
 
 def _panel_text(panel: Mapping[str, Any]) -> str:

@@ -16,7 +16,10 @@ from rllib_gigpo.cli.progress import COLUMNS, cells
 from rllib_gigpo.cli.run_folder import checkpoint_text, new_run_dir, run_dirs
 from rllib_gigpo.cli.search_space import point_text
 from rllib_gigpo.cli.stop import StopWhenReached
+from rllib_gigpo.cli.sweep_state import KeepsState, check_state, restore_state
 from rllib_gigpo.cli.trials import TrialOutcome, best_trial, trials_table
+from rllib_gigpo.cli.waiting import waiting
+from rllib_gigpo.report.trajectory_samples import TrajectorySamples
 
 if TYPE_CHECKING:
     from ray.tune.experiment import Trial
@@ -35,7 +38,7 @@ class TuneRun:
         """Starts and writes nothing. `resume` continues the newest run of that name.
 
         Raises:
-            ValueError: There is no run to resume, or the scheduler is unknown.
+            ValueError: There is no run to resume, or nothing is known of its trials, or the scheduler is unknown.
         """
         self._experiment = experiment
         self._console = console
@@ -52,7 +55,8 @@ class TuneRun:
         """
         run_dir = self._resumed_dir or new_run_dir(self._experiment.storage_path, self._experiment.name)
         self._note(f"{self._experiment.config.algo_class.__name__} by Tune, run folder {run_dir}")
-        results = self._tuner(run_dir).fit()
+        with waiting("trials by Tune", console=self._console):
+            results = self._tuner(run_dir).fit()
         if self._stop.error is not None:
             raise self._stop.error
         trials = sorted((TrialOutcome.from_result(found, self._experiment) for found in results), key=lambda t: t.name)
@@ -71,6 +75,7 @@ class TuneRun:
     def _tuner(self, run_dir: Path) -> tune.Tuner:
         experiment = self._experiment
         if self._resumed_dir is not None:
+            restore_state(run_dir)
             return tune.Tuner.restore(
                 str(run_dir), trainable=experiment.config.algo_class, resume_unfinished=True, resume_errored=True
             )
@@ -91,12 +96,16 @@ class TuneRun:
                 stop=self._stop,
                 checkpoint_config=_checkpoint_config(experiment.checkpoints),
                 failure_config=tune.FailureConfig(max_failures=experiment.max_failures),
-                callbacks=[_TrialProgress()],
+                callbacks=self._callbacks(run_dir),
                 verbose=0,
             ),
             # Goes to `tune.run`, which starts every trial from that checkpoint.
             _tuner_kwargs=_restore(experiment),
         )
+
+    def _callbacks(self, run_dir: Path) -> list[Any]:
+        shown = [] if self._console.quiet else [_TrialProgress()]
+        return [*shown, TrajectorySamples(), KeepsState(), *self._experiment.tracking.callbacks(run_dir.name)]
 
     def _report(self, trials: Sequence[TrialOutcome], best: TrialOutcome | None) -> None:
         self._console.print(trials_table(trials, self._experiment.metric))
@@ -141,6 +150,7 @@ def _newest_run_dir(experiment: Experiment) -> Path:
             f"Only a run by Tune that saves checkpoints can be resumed: start it with --checkpoint-freq. Any other is "
             f"continued from a checkpoint of it, with --restore"
         )
+    check_state(found[-1])
     return found[-1]
 
 

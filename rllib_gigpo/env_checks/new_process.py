@@ -13,20 +13,37 @@ from typing import Any
 
 from rllib_gigpo.env_checks.check_result import one_line
 from rllib_gigpo.env_checks.making import creator
-from rllib_gigpo.env_checks.player import Player
+from rllib_gigpo.env_checks.replay import replay
 
 _TIMEOUT = 300  # seconds; importing Ray and torch on a busy machine takes a minute
 
 
-def starts_in_new_process(name: str, env_config: Mapping[str, Any], tasks: Sequence[int], seed: int) -> list[str]:
-    """How each task starts (`Moment.start`) there.
+def starts_in_new_process(
+    name: str,
+    env_config: Mapping[str, Any],
+    tasks: Sequence[int],
+    seed: int,
+    *,
+    steps: int = 0,
+    salt: str | None = None,
+) -> list[str]:
+    """How each task starts (`Moment.start`) there, and what `steps` random steps show, see `replay`.
+
+    Args:
+        name, env_config: As for `creator`.
+        tasks: To start.
+        seed: Of resets and actions.
+        steps: After each start.
+        salt: Of the hashes there; None is another one than here.
 
     Raises:
         RuntimeError: The process failed; the message holds its last line.
         TypeError: `env_config` is not JSON.
     """
-    request = json.dumps({"name": name, "env_config": dict(env_config), "tasks": list(tasks), "seed": seed})
-    salt = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
+    request = json.dumps(
+        {"name": name, "env_config": dict(env_config), "tasks": list(tasks), "seed": seed, "steps": steps}
+    )
+    salt = salt or ("2" if os.environ.get("PYTHONHASHSEED") == "1" else "1")
     # What is importable here must be so there, as in a worker of Ray.
     path = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
     with tempfile.TemporaryDirectory() as folder:
@@ -53,9 +70,8 @@ def starts_in_new_process(name: str, env_config: Mapping[str, Any], tasks: Seque
 def main(out: Path) -> None:
     """Reads the request from stdin and writes the starts to `out`."""
     request = json.load(sys.stdin)
-    player = Player(creator(request["name"], request["env_config"])())
-    starts = [player.reset(task, request["seed"]).start() for task in request["tasks"]]
-    player.env.close()
+    make = creator(request["name"], request["env_config"])
+    starts = replay(make, request["tasks"], request["seed"], request["steps"])
     out.write_text(json.dumps(starts), encoding="utf-8")
 
 

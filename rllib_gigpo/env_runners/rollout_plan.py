@@ -89,6 +89,10 @@ class RolloutPlan:
     explore: bool = True
     budget: TrajectoryBudget = TrajectoryBudget()
 
+    def __repr__(self) -> str:
+        ids = f", ids {self.groups[0].group_id} to {self.groups[-1].group_id}" if self.groups else ""
+        return f"RolloutPlan({len(self.groups)} groups of {self.group_size}{ids}, explore={self.explore})"
+
     def split(self, num_parts: int) -> list[RolloutPlan]:
         """`num_parts` plans of contiguous whole groups, sizes equal to within one; a part may be empty."""
         bounds = [len(self.groups) * i // num_parts for i in range(num_parts + 1)]

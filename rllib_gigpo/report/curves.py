@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from rllib_gigpo.report.run_data import RunData
 
 Kind = Literal["lines", "areas", "bars"]
+_DASHES = ("solid", "dash", "dot", "dashdot")
 
 
 @dataclass(frozen=True)
@@ -65,12 +66,28 @@ PANELS = (
 )
 
 
-def figures(run: RunData) -> Iterator[tuple[Panel, dict[str, Any]]]:
-    """Each panel that the run has metrics for, with Plotly's `{"data": […], "layout": {…}}`."""
+def figures(runs: Mapping[str, RunData]) -> Iterator[tuple[Panel, dict[str, Any]]]:
+    """Each panel that a run has metrics for, with Plotly's `{"data": […], "layout": {…}}`.
+
+    Args:
+        runs: By what the page calls them. Lines of several are in one picture, a pattern of dashes each; what is
+            stacked has a picture for each.
+    """
     for panel in PANELS:
-        if series := _series(run.metrics, panel):
-            traces = [_trace(panel.kind, name, values) for name, values in series.items()]
-            yield panel, {"data": traces, "layout": _layout(panel, many=len(series) > 1)}
+        series = {label: found for label, run in runs.items() if (found := _series(run.metrics, panel))}
+        apart = [[label] for label in series] if panel.kind != "lines" else [list(series)]
+        for labels in filter(None, apart):
+            traces = [
+                _trace(panel.kind, name if len(labels) == 1 else f"{label}: {name}", values, list(runs).index(label))
+                for label in labels
+                for name, values in series[label].items()
+            ]
+            shown = (
+                replace(panel, title=f"{panel.title}: {labels[0]}")
+                if panel.kind != "lines" and len(runs) > 1
+                else panel
+            )
+            yield shown, {"data": traces, "layout": _layout(shown, many=len(traces) > 1)}
 
 
 def _series(metrics: Mapping[str, Mapping[int, float]], panel: Panel) -> dict[str, Mapping[int, float]]:
@@ -85,13 +102,15 @@ def _natural(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", name)]
 
 
-def _trace(kind: Kind, name: str, values: Mapping[int, float]) -> dict[str, Any]:
+def _trace(kind: Kind, name: str, values: Mapping[int, float], run: int) -> dict[str, Any]:
     iterations = sorted(values)
     shown = {"x": iterations, "y": [values[iteration] for iteration in iterations], "name": name}
     if kind == "bars":
         return shown | {"type": "bar"}
     lines = {"type": "scatter", "mode": "lines+markers" if len(iterations) == 1 else "lines"}
-    return shown | lines | ({"stackgroup": "all"} if kind == "areas" else {})
+    if kind == "areas":
+        return shown | lines | {"stackgroup": "all"}
+    return shown | lines | ({"line": {"dash": _DASHES[run % len(_DASHES)]}} if run else {})
 
 
 def _layout(panel: Panel, *, many: bool) -> dict[str, Any]:

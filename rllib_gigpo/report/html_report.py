@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,30 +23,52 @@ _HEADLINES = {
     "groups without a signal": "rollout_groups/zero_signal_share",
     "rows alone in their step group": "rollout_groups/anchor_singleton_share",
 }
+_IMAGE_BYTES = 24 * 2**20  # of all pictures in a page
 
 
-def write_report(run: RunData, out: Path) -> None:
-    """Writes the report of a run to the file `out`.
+def write_report(runs: Sequence[RunData], out: Path) -> None:
+    """Writes the report of a run, or of several side by side, to the file `out`.
 
-    Trajectories are packed into the page compressed, and unpacked by the browser when they are looked at.
+    Trajectories are packed into the page compressed, and unpacked by the browser when they are looked at. Of the
+    pictures the newest are in the page, `_IMAGE_BYTES` at most.
     """
+    by_label = dict(zip(_labels(runs), runs, strict=True))
     page = Environment(loader=PackageLoader(__name__.rpartition(".")[0], "page"), autoescape=True)
     page.filters["script_json"] = _script_json
     panels = [
         {"id": f"figure-{index}", "note": panel.note, "figure": figure}
-        for index, (panel, figure) in enumerate(figures(run))
+        for index, (panel, figure) in enumerate(figures(by_label))
     ]
     html = page.get_template("report.html.j2").render(
-        title=f"{run.params.get('algo_class_name') or run.folder.name}: {run.params.get('env', '')}".rstrip(": "),
-        folder=str(run.folder.absolute()),
-        num_iterations=len(run.iterations),
-        headlines=_headlines(run),
+        title=" and ".join(map(_title, runs)) if len(runs) == 1 else f"{len(runs)} runs side by side",
+        runs=[
+            {
+                "label": label,
+                "title": _title(run),
+                "folder": str(run.folder.absolute()),
+                "num_iterations": len(run.iterations),
+                "headlines": _headlines(run),
+                "trajectories": {i: _base64(path) for i, path in run.trajectories.items()},
+                "params": json.dumps(run.params, indent=2, default=str, sort_keys=True),
+            }
+            for label, run in by_label.items()
+        ],
+        differences=_differences(runs),
         panels=panels,
-        trajectories={i: base64.b64encode(path.read_bytes()).decode() for i, path in run.trajectories.items()},
-        params=json.dumps(run.params, indent=2, default=str, sort_keys=True),
+        images={key: _base64(path) for key, path in _newest(path for run in runs for path in run.images.values())},
         plotly=get_plotlyjs(),
     )
     out.write_text(html, encoding="utf-8")
+
+
+def _title(run: RunData) -> str:
+    return f"{run.params.get('algo_class_name') or run.folder.name}: {run.params.get('env', '')}".rstrip(": ")
+
+
+def _labels(runs: Sequence[RunData]) -> list[str]:
+    """A name for each run: of its folder, or its whole path where names are not distinct."""
+    names = [run.folder.absolute().name for run in runs]
+    return names if len(set(names)) == len(names) else [str(run.folder.absolute()) for run in runs]
 
 
 def _headlines(run: RunData) -> list[dict[str, Any]]:
@@ -55,6 +77,28 @@ def _headlines(run: RunData) -> list[dict[str, Any]]:
         (label, run.metrics[name]) for label, name in _HEADLINES.items() if name in run.metrics
     ]
     return [{"label": label, "first": values[min(values)], "last": values[max(values)]} for label, values in found]
+
+
+def _differences(runs: Sequence[RunData]) -> list[tuple[str, list[str]]]:
+    """(key, its value in each run) of the configuration, where values differ."""
+    keys = sorted({key for run in runs for key in run.params})
+    rows = [(key, [json.dumps(run.params.get(key), default=str) for run in runs]) for key in keys]
+    return [(key, values) for key, values in rows if len(set(values)) > 1]
+
+
+def _newest(paths: Iterable[Path]) -> list[tuple[str, Path]]:
+    """(key, file) of the pictures that go into the page."""
+    chosen, left = [], _IMAGE_BYTES
+    for path in sorted(paths, key=lambda path: path.stat().st_mtime_ns, reverse=True):
+        left -= path.stat().st_size
+        if left < 0:
+            break
+        chosen.append((path.stem, path))
+    return chosen
+
+
+def _base64(path: Path) -> str:
+    return base64.b64encode(path.read_bytes()).decode()
 
 
 def _script_json(value: Any) -> str:

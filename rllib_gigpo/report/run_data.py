@@ -8,11 +8,12 @@ import logging
 import re
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rllib_gigpo.report.trajectory_recorder import RECORDS_FOLDER
+from rllib_gigpo.report.record_files import RECORDS_FOLDER
+from rllib_gigpo.report.recorded_images import IMAGES_FOLDER
 
 logger = logging.getLogger(__name__)
 
@@ -30,12 +31,14 @@ class RunData:
         metrics: By name, "env_runners/success_rate", the value of each iteration that has one.
         params: Its configuration.
         trajectories: Files of recorded trajectories, by iteration.
+        images: Files of recorded pictures, by the name that steps call them.
     """
 
     folder: Path
     metrics: Mapping[str, Mapping[int, float]]
     params: Mapping[str, Any]
     trajectories: Mapping[int, Path]
+    images: Mapping[str, Path] = field(default_factory=dict)
 
     @property
     def iterations(self) -> list[int]:
@@ -66,6 +69,7 @@ def read_run(folder: Path) -> RunData:
         metrics=metrics,
         params=_params(folder / PARAMS_FILE),
         trajectories=_records(folder / RECORDS_FOLDER),
+        images={path.stem: path for path in sorted((folder / RECORDS_FOLDER / IMAGES_FOLDER).glob("*.png"))},
     )
 
 

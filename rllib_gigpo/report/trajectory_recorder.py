@@ -25,23 +25,24 @@ from rllib_gigpo.columns import (
     WON,
 )
 from rllib_gigpo.images import observation_image, observation_text
+from rllib_gigpo.report.record_files import record_file
+from rllib_gigpo.report.recorded_images import IMAGES_FOLDER, RecordedImages
 from rllib_gigpo.rl_modules.model_directory import load_tokenizer
 from rllib_gigpo.rows import StepRows, TokenRows
 
 logger = logging.getLogger(__name__)
-
-RECORDS_FOLDER = "trajectories"
 
 
 class TrajectoryRecorder:
     """Writes some rollout groups of each iteration to `<folder>/iteration_<number>.jsonl.gz`, a trajectory a line.
 
     A line is an object with group_id, member, task, task_id, agent, module, ending, won, return, and `steps`: a list of
-    objects with observation, anchor_state (where the environment has one), response, action, invalid_reason (null for a
-    valid action), reward, in_loss, advantage, and what else the algorithm says about its credit. Of an algorithm that
-    compares steps also anchor (equal where a group has seen equal anchor states) and anchor_size (steps of the group
-    that saw it). The groups are those with the lowest ids: which ones are written depends on nothing that happened in
-    them.
+    objects with observation, image (the name of a file in `<folder>/images` without its ending, where the observation
+    has one that was kept, see `RecordedImages`), anchor_state (where the environment has one), response, action,
+    invalid_reason (null for a valid action), reward, in_loss, advantage, and what else the algorithm says about its
+    credit. Of an algorithm that compares steps also anchor (equal where a group has seen equal anchor states) and
+    anchor_size (steps of the group that saw it). The groups are those with the lowest ids: which ones are written
+    depends on nothing that happened in them.
 
     Args:
         folder: Made when the first iteration is written.
@@ -79,7 +80,7 @@ class TrajectoryRecorder:
         """
         groups = sorted({episode.get_infos(0)[GROUP_ID] for episode in episodes})[: self._num_groups]
         columns = {"advantage": row_advantages(token_rows), **credit}
-        path = self.folder / f"iteration_{iteration:06d}.jsonl.gz"
+        path = record_file(self.folder, iteration)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             # A process that is killed meanwhile leaves no half file under the final name.
@@ -99,6 +100,7 @@ class TrajectoryRecorder:
         token_rows: TokenRows,
         columns: Mapping[str, np.ndarray],
     ) -> Iterator[dict[str, Any]]:
+        images = RecordedImages(self.folder / IMAGES_FOLDER)
         _, anchors, sizes = np.unique(step_rows.anchor_ids, return_inverse=True, return_counts=True)
         first = 0
         for episode in episodes:
@@ -108,7 +110,7 @@ class TrajectoryRecorder:
                 continue
             yield _about(episode) | {
                 "steps": [
-                    self._step(episode, t)
+                    self._step(episode, t, images)
                     | (
                         {"anchor": int(anchors[row]), "anchor_size": int(sizes[anchors[row]])}
                         if self._has_anchors
@@ -120,11 +122,13 @@ class TrajectoryRecorder:
                 ]
             }
 
-    def _step(self, episode: SingleAgentEpisode, t: int) -> dict[str, Any]:
+    def _step(self, episode: SingleAgentEpisode, t: int, images: RecordedImages) -> dict[str, Any]:
         response = episode.get_extra_model_outputs(RESPONSE_IDS, t)
+        image = observation_image(episode.get_observations(t))
         anchor_state = episode.get_infos(t).get(ANCHOR_STATE)
         return {
             "observation": _shown(episode.get_observations(t)),
+            **({"image": image.key} if image is not None and images.keep(image) else {}),
             **({} if anchor_state is None else {"anchor_state": _shown(anchor_state)}),
             "response": self._tokenizer(episode.module_id).decode(response),
             "action": _shown(episode.get_actions(t)),

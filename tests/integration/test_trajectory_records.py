@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 import ray
+from PIL import Image
 
 from rllib_gigpo.algorithms.grpo.grpo import GRPOConfig
 from rllib_gigpo.algorithms.ppo.ppo import PPOConfig
+from rllib_gigpo.env_adapters import embedded_model_path
 from tests.algorithm_cases import record_samples, small_config
 
 pytestmark = pytest.mark.integration
@@ -92,3 +94,18 @@ def test_no_groups_no_files_and_a_folder_that_cannot_be_written_does_not_end_the
 def test_a_wrong_number_of_groups_is_named() -> None:
     with pytest.raises(ValueError, match="recorded_groups=-1 must be an integer of at least 0"):
         small_config().reporting(recorded_groups=-1).validate()
+
+
+def test_pictures_are_recorded_beside_the_steps_that_show_them(tmp_path: Path) -> None:
+    config = small_config(group_size=2, groups_per_iteration=1)
+    config.environment(env_config={"observation": "image"})
+    config.language_model(model_path=str(embedded_model_path("EZPoints", observation="image")))
+    config.generation(max_prompt_tokens=200, max_response_tokens=8)
+    algo = config.build_algo()
+    algo.recorder.folder = tmp_path
+    algo.train()
+    algo.stop()
+    records = records_in(tmp_path / "iteration_000001.jsonl.gz")
+    named = {step["image"] for record in records for step in record["steps"]}
+    assert named == {path.stem for path in (tmp_path / "images").iterdir()}
+    assert all(Image.open(tmp_path / "images" / f"{name}.png").size == (256, 256) for name in named)

@@ -25,6 +25,7 @@ PARTS = (
     "rllib_gigpo.tuned_examples.gigpo.ezpoints_text_tiny",
     "rllib_gigpo.vlm",
     "rllib_gigpo.cli.main",
+    "rllib_gigpo.testing",
 )
 
 

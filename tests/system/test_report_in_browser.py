@@ -9,9 +9,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from rllib_gigpo.report.html_report import write_report
-from rllib_gigpo.report.run_data import read_run
+from rllib_gigpo.report.run_data import RunData, read_run
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
@@ -21,7 +22,13 @@ HOSTILE = "<b id='injected'>a kitchen</b>"
 
 
 def step(advantage: float, anchor_size: int) -> dict:
-    text = {"observation": HOSTILE, "response": "<action>go</action>", "action": "go", "invalid_reason": None}
+    text = {
+        "observation": HOSTILE,
+        "image": "kitchen",
+        "response": "<action>go</action>",
+        "action": "go",
+        "invalid_reason": None,
+    }
     return {**text, "reward": 1.0, "anchor": 0, "anchor_size": anchor_size, "in_loss": True, "advantage": advantage}
 
 
@@ -30,10 +37,10 @@ def trajectory(group: int, member: int, steps: list[dict]) -> dict:
     return {**about, "ending": "won", "won": True, "return": 1.0, "steps": steps}
 
 
-@pytest.fixture
-def page(tmp_path: Path) -> Path:
-    """A report over two iterations, two groups and two members."""
-    (tmp_path / "trajectories").mkdir()
+def run(tmp_path: Path) -> RunData:
+    """Two iterations, two groups and two members, with a picture."""
+    (tmp_path / "trajectories" / "images").mkdir(parents=True)
+    Image.new("RGB", (40, 30), "red").save(tmp_path / "trajectories" / "images" / "kitchen.png")
     results = []
     for iteration in (1, 2):
         results.append({"training_iteration": iteration, "env_runners": {"success_rate": iteration / 4}})
@@ -42,7 +49,12 @@ def page(tmp_path: Path) -> Path:
                 for member in (0, 1):
                     file.write(json.dumps(trajectory(group, member, [step(0.5 - member, 2)])) + "\n")
     (tmp_path / "result.json").write_text("\n".join(map(json.dumps, results)))
-    write_report(read_run(tmp_path), tmp_path / "report.html")
+    return read_run(tmp_path)
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Path:
+    write_report([run(tmp_path)], tmp_path / "report.html")
     return tmp_path / "report.html"
 
 
@@ -69,6 +81,7 @@ def test_the_page_draws_its_curves_and_shows_the_newest_group_without_an_error(p
     assert "Trajectory 1" in elements
     assert "<option>20</option><option>21</option>" in elements
     assert "&lt;b id='injected'&gt;a kitchen&lt;/b&gt;" in elements
+    assert '<img src="data:image/png;base64,' in elements
     assert "<b id=" not in elements.partition('id="inspector"')[2].partition("<script")[0]
 
 
@@ -76,3 +89,12 @@ def test_a_step_group_opens_on_a_click(page: Path, tmp_path: Path) -> None:
     click = "<script>setTimeout(() => document.querySelector('button.badge').click(), 1500)</script></body>"
     page.write_text(page.read_text().replace("</body>", click))
     assert "2 steps from one anchor state" in shown(page, tmp_path)
+
+
+def test_two_runs_have_an_inspector_each(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    write_report([run(first), run(second)], tmp_path / "both.html")
+    elements = shown(tmp_path / "both.html", tmp_path)
+    assert elements.count("Trajectory 1") == 2
+    assert elements.count("<option>20</option><option>21</option>") == 2
+    assert "first: success_rate" in elements and "second: success_rate" in elements

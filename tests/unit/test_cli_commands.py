@@ -66,6 +66,8 @@ def test_every_command_has_help_and_refuses_an_option_that_it_does_not_have(path
     assert "Usage:" in result.stdout
     # More than the name: what it does.
     assert len(result.stdout.split("Options:")[0].split()) > 5
+    if not any(other[: len(path)] == path and other != path for other in ALL_COMMANDS):
+        assert f"Example: rllib {' '.join(path)} " in " ".join(result.stdout.split())
     wrong = run(*path, "--no-such-option", "x")
     assert wrong.exit_code == 2, wrong.output
     assert wrong.stderr
@@ -106,6 +108,9 @@ def test_help_says_that_loading_a_checkpoint_runs_code() -> None:
         ([*TRAIN, "--local-mode"], "--local-mode is no more"),
         ([*TRAIN, "--trace"], "there is only torch"),
         ([*TRAIN, "--upload-dir=x"], "use --storage-path"),
+        ([*TRAIN, "--wandb-key", "k"], "log in with `wandb login`, and use --wandb-project"),
+        ([*TRAIN, "-c", f"{{{MODEL}}}", "--wandb-run-name", "a"], "does nothing without --wandb-project"),
+        ([*TRAIN, "-c", f"{{{MODEL}}}", "--mlflow-uri", "a"], "does nothing without --mlflow-experiment"),
         ([*TRAIN, "--resources-per-trial", "{}"], "set num_env_runners"),
         (["train", "run", "--local-dir", "x"], "use --storage-path"),
         (["train", "--algo", "GiGPO", "file", "x.py"], "write --algo after `file`"),
@@ -151,7 +156,8 @@ def test_help_says_that_loading_a_checkpoint_runs_code() -> None:
         (["example", "run", "gigpo/ezpoint_text_tiny"], f"Did you mean '{EXAMPLE}'"),
         (["example", "run", EXAMPLE, "--stop", "3"], "--stop '3' is not a JSON object"),
         (["plan", "nope.py"], "nope.py does not exist"),
-        (["report", "nope"], "nope"),
+        (["report", "nope"], "nope is not a folder"),
+        (["report", "nope", "neither"], "nope is not a folder"),
         (["doctor", "env", "EZPonts"], "Did you mean 'EZPoints'|EZPonts"),
         (["example", "list", "--filter", "chess"], "no example fits --filter chess"),
     ],
@@ -180,3 +186,20 @@ def test_an_example_s_file_is_printed_as_it_is() -> None:
     from rllib_gigpo.tuned_examples.gigpo import ezpoints_text_tiny
 
     assert run("example", "get", EXAMPLE).stdout == Path(ezpoints_text_tiny.__file__).read_text()
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("rllib ev", "evaluate"),
+        ("rllib train --algo Gi", "GiGPO"),
+        ("rllib train --env EZ", "EZPoints"),
+        ("rllib example run gagpo/ez", "gagpo/ezpoints_sweep_tiny"),
+        ("rllib doctor env Sok", "Sokoban"),
+        ("rllib train --wandb-p", "--wandb-project"),
+    ],
+)
+def test_a_shell_completes_commands_options_and_names(typed: str, offered: str) -> None:
+    words = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1), "_RLLIB_COMPLETE": "complete_bash"}
+    answer = CliRunner().invoke(app, prog_name="rllib", env=words)
+    assert answer.stdout.split() == [offered]

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 from rllib_gigpo.cli.main import app
+from rllib_gigpo.images import ImageStore
+from rllib_gigpo.report import html_report
 from rllib_gigpo.report.curves import figures
 from rllib_gigpo.report.html_report import write_report
+from rllib_gigpo.report.recorded_images import MAX_NEW_OF_AN_ITERATION, RecordedImages
 from rllib_gigpo.report.run_data import read_run
 
 pytestmark = pytest.mark.unit
@@ -88,7 +94,7 @@ def test_a_folder_without_results_is_an_error_that_says_what_there_is(tmp_path: 
 def test_panels_hold_the_series_that_the_run_has_in_natural_order(tmp_path: Path) -> None:
     shares = {"anchor_rows_share_10_49": 0.5, "anchor_rows_share_2_4": 0.5, "anchor_rows_share_1": 0.0}
     run = read_run(run_folder(tmp_path, [json.dumps(result(1, 0.1, rollout_groups=shares))]))
-    found = {panel.title: figure for panel, figure in figures(run)}
+    found = {panel.title: figure for panel, figure in figures({"a": run})}
     assert set(found) == {"Success", "Step groups by size"}
     assert found["Success"]["data"][0] | {"type": ""} == {
         "x": [1], "y": [0.1], "name": "success_rate", "type": "", "mode": "lines+markers",
@@ -104,10 +110,10 @@ def test_nothing_that_a_run_says_can_end_a_script_or_become_markup(tmp_path: Pat
     (folder / "trajectories").mkdir()
     with gzip.open(folder / "trajectories" / "iteration_000001.jsonl.gz", "wt") as file:
         file.write(json.dumps({"group_id": 0, "steps": [{"observation": hostile}]}))
-    write_report(read_run(folder), folder / "report.html")
+    write_report([read_run(folder)], folder / "report.html")
     page = (folder / "report.html").read_text()
     assert "<img src=x>" not in page
-    assert '<script type="application/octet-stream" id="trajectories-1">' in page
+    assert '<script type="application/octet-stream" id="trajectories-0-1">' in page
     # Plotly's own code speaks of addresses; nothing is loaded from any.
     assert not re.search(r'<(script|link|img)[^>]*(src|href)="', page)
 
@@ -122,3 +128,62 @@ def test_damaged_trajectories_are_left_out_with_a_warning(tmp_path: Path, caplog
     (records / "iteration_000009.jsonl.gz").mkdir()
     assert list(read_run(folder).trajectories) == [1]
     assert caplog.text.count("is damaged and left out") == 4
+
+
+def compared(tmp_path: Path) -> str:
+    """The page of two runs that differ in the learning rate."""
+    folders = []
+    for name, success, lr in (("slow", 0.25, 1e-4), ("fast", 0.75, 1e-3)):
+        endings = {"endings": {"won": 3, "lost": 1}}
+        lines = [json.dumps({**result(1, success), "env_runners": {"success_rate": success, **endings}})]
+        folders.append(run_folder(tmp_path / name, lines))
+        (folders[-1] / "params.json").write_text(json.dumps({"lr": lr, "env": "EZPoints"}))
+        (folders[-1] / "trajectories").mkdir()
+        (folders[-1] / "trajectories" / "iteration_000001.jsonl.gz").write_bytes(gzip.compress(b'{"steps": []}'))
+    answer = CliRunner().invoke(app, ["report", *map(str, folders), "--out", str(tmp_path / "both.html")])
+    assert answer.exit_code == 0, answer.output
+    return (tmp_path / "both.html").read_text()
+
+
+def test_two_runs_stand_side_by_side(tmp_path: Path) -> None:
+    page = compared(tmp_path)
+    shown = json.loads(page.partition('id="figures">')[2].partition("</script>")[0])
+    found = {panel["figure"]["layout"]["title"]["text"]: panel["figure"]["data"] for panel in shown}
+    assert [trace["name"] for trace in found["Success"]] == ["slow: success_rate", "fast: success_rate"]
+    assert found["Success"][1]["line"] == {"dash": "dash"}
+    # What is stacked cannot share a picture.
+    assert {"How trajectories ended: slow", "How trajectories ended: fast"} <= set(found)
+    assert page.count('class="of-run"') == 2
+    assert 'id="trajectories-0-1"' in page and 'id="trajectories-1-1"' in page
+    differing = page.partition("<th>differs in</th>")[2].partition("</table>")[0]
+    assert "<td>lr</td><td>0.0001</td><td>0.001</td>" in differing and "env" not in differing
+
+
+def test_a_run_cannot_be_compared_with_itself(tmp_path: Path) -> None:
+    folder = str(run_folder(tmp_path, [json.dumps(result(1, 0.5))]))
+    answer = CliRunner().invoke(app, ["report", folder, folder])
+    assert answer.exit_code == 2 and "named twice" in answer.stderr
+
+
+def test_the_newest_pictures_are_in_the_page_up_to_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = run_folder(tmp_path, [json.dumps(result(1, 0.5))])
+    images = folder / "trajectories" / "images"
+    images.mkdir(parents=True)
+    for age, name in enumerate(("old", "new")):
+        (images / f"{name}.png").write_bytes(b"x" * 60)
+        os.utime(images / f"{name}.png", (age, age))
+    monkeypatch.setattr(html_report, "_IMAGE_BYTES", 100)
+    write_report([read_run(folder)], folder / "report.html")
+    page = (folder / "report.html").read_text()
+    assert 'id="image-new"' in page and 'id="image-old"' not in page
+
+
+def test_pictures_of_an_iteration_are_small_few_and_kept_once(tmp_path: Path) -> None:
+    store, images = ImageStore(), RecordedImages(tmp_path)
+    drawn = [store.add(np.full((512, 300, 3), shade, np.uint8)) for shade in range(MAX_NEW_OF_AN_ITERATION + 1)]
+    assert [images.keep(image) for image in drawn] == [True] * MAX_NEW_OF_AN_ITERATION + [False]
+    assert images.keep(drawn[0])
+    assert len(list(tmp_path.iterdir())) == MAX_NEW_OF_AN_ITERATION
+    assert Image.open(tmp_path / f"{drawn[3].key}.png").size == (150, 256)
+    # The next iteration may keep as many again.
+    assert RecordedImages(tmp_path).keep(drawn[-1])

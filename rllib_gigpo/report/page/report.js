@@ -30,23 +30,29 @@ function drawFigures() {
   document.querySelectorAll(".plot").forEach((plot) => observer.observe(plot));
 }
 
-async function unpacked(iteration) {
-  const packed = atob(document.getElementById(`trajectories-${iteration}`).textContent.trim());
+async function unpacked(run, iteration) {
+  const packed = atob(document.getElementById(`trajectories-${run}-${iteration}`).textContent.trim());
   const bytes = Uint8Array.from(packed, (character) => character.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   const text = await new Response(stream).text();
   return text.split("\n").filter(Boolean).map((line) => JSON.parse(line));
 }
 
-const NOT_CREDIT = new Set(["observation", "anchor_state", "response", "action", "invalid_reason", "reward", "anchor", "anchor_size", "in_loss"]);
+// The picture of a step; null where it has none, or where it was too much for the page.
+function picture(step) {
+  const packed = step.image === undefined ? null : document.getElementById(`image-${step.image}`);
+  if (packed === null) return null;
+  return element("img", { src: `data:image/png;base64,${packed.textContent.trim()}`, alt: "what the environment showed" });
+}
+
+const NOT_CREDIT = new Set(["observation", "image", "anchor_state", "response", "action", "invalid_reason", "reward", "anchor", "anchor_size", "in_loss"]);
 
 class Inspector {
-  constructor() {
-    this.iteration = document.getElementById("iteration");
-    this.group = document.getElementById("group");
-    this.members = document.getElementById("members");
-    this.steps = document.getElementById("steps");
-    this.siblings = document.getElementById("siblings");
+  constructor(root) {
+    this.run = root.dataset.run;
+    for (const name of ["iteration", "group", "task", "members", "steps", "siblings"]) {
+      this[name] = root.querySelector(`.${name}`);
+    }
     this.noSiblings = [...this.siblings.childNodes];
     this.iteration.addEventListener("change", () => this.showIteration());
     this.group.addEventListener("change", () => this.showGroup());
@@ -56,7 +62,7 @@ class Inspector {
 
   async showIteration() {
     const asked = this.iteration.value;
-    const records = await unpacked(asked);
+    const records = await unpacked(this.run, asked);
     if (asked !== this.iteration.value) return;  // another one was chosen meanwhile
     this.records = records;
     const groups = [...new Set(records.map((record) => record.group_id))];
@@ -67,7 +73,7 @@ class Inspector {
   showGroup() {
     this.shown = this.records.filter((record) => String(record.group_id) === this.group.value);
     const { task, task_id: taskId } = this.shown[0];
-    document.getElementById("task").textContent = `Task ${taskId ?? task ?? ""}`;
+    this.task.textContent = `Task ${taskId ?? task ?? ""}`;
     this.largest = {};  // of a group, so that bars can be compared between its trajectories
     for (const step of this.shown.flatMap((record) => record.steps)) {
       for (const name of Object.keys(step).filter((key) => !NOT_CREDIT.has(key))) {
@@ -121,6 +127,7 @@ class Inspector {
         badge,
         step.in_loss ? null : element("span", { class: "badge" }, "not in the loss"),
       ),
+      picture(step),
       element("pre", { class: "observation" }, step.observation),
       element("pre", { class: "response" }, step.response),
       this.creditBars(step),
@@ -147,6 +154,7 @@ class Inspector {
     const numbers = names.map((name) => element("th", { class: "number" }, name.replaceAll("_", " ")));
     this.siblings.replaceChildren(
       element("h3", {}, `${rows.length} steps from one anchor state`),
+      picture(step),
       element("pre", { class: "observation" }, step.anchor_state ?? step.observation),
       element("table", {}, element("tr", {}, ...heads, ...numbers), ...rows.map(({ record, index, other, t }) => element(
         "tr",
@@ -161,4 +169,4 @@ class Inspector {
 }
 
 drawFigures();
-if (document.getElementById("iteration") !== null) window.inspector = new Inspector();
+window.inspectors = [...document.querySelectorAll(".of-run")].map((root) => new Inspector(root));

@@ -1,0 +1,77 @@
+"""The state of a sweep survives a process that is killed while Tune writes its own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rllib_gigpo.cli.sweep_state import STATE_FILE, KeepsState, check_state, restore_state
+
+pytestmark = pytest.mark.unit
+
+STATE = "experiment_state-2026-01-01_00-00-00.json"
+SEARCH = "basic-variant-state-2026-01-01_00-00-00.json"
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> tuple[Path, Path]:
+    """Where Tune writes its state, and the run's folder that it copies it to."""
+    staging, run_dir = tmp_path / "staging", tmp_path / "run"
+    staging.mkdir()
+    run_dir.mkdir()
+    return staging, run_dir
+
+
+def trials(staging: Path, run_dir: Path) -> list[Any]:
+    storage = SimpleNamespace(experiment_driver_staging_path=str(staging), experiment_fs_path=str(run_dir))
+    return [SimpleNamespace(storage=storage)]
+
+
+def test_half_a_file_is_replaced_by_what_was_kept(folders: tuple[Path, Path]) -> None:
+    staging, run_dir = folders
+    keeps = KeepsState()
+    keeps.on_step_end(0, [])  # before there is a trial
+    for step in (1, 2):
+        (staging / STATE).write_text(json.dumps({"step": step}))
+        (staging / SEARCH).write_bytes(b"search %d" % step)
+        keeps.on_step_end(step, trials(staging, run_dir))
+    # Killed while it was copied, and after a later session had begun to write.
+    (run_dir / STATE).write_text('{"st')
+    (run_dir / STATE.replace("2026", "2027")).write_text("")
+    (run_dir / "tuner.pkl").write_text("stays")
+    check_state(run_dir)
+    restore_state(run_dir)
+    assert json.loads((run_dir / STATE).read_text()) == {"step": 2}
+    assert (run_dir / SEARCH).read_bytes() == b"search 2"
+    assert sorted(path.name for path in run_dir.iterdir()) == sorted([STATE, SEARCH, STATE_FILE, "tuner.pkl"])
+
+
+def test_what_has_not_changed_is_not_written_again(folders: tuple[Path, Path]) -> None:
+    staging, run_dir = folders
+    keeps = KeepsState()
+    (staging / STATE).write_text("{}")
+    keeps.on_step_end(1, trials(staging, run_dir))
+    (run_dir / STATE_FILE).unlink()
+    keeps.on_step_end(2, trials(staging, run_dir))
+    assert not (run_dir / STATE_FILE).exists()
+
+
+@pytest.mark.parametrize("left", [None, "", '{"trial_data": ['])
+def test_a_run_of_which_nothing_is_known_cannot_be_resumed(folders: tuple[Path, Path], left: str | None) -> None:
+    _, run_dir = folders
+    if left is not None:
+        (run_dir / STATE).write_text(left)
+    with pytest.raises(ValueError, match="cannot be resumed: it ended before Tune had written down"):
+        check_state(run_dir)
+
+
+def test_a_whole_state_of_tune_does_without_a_copy(folders: tuple[Path, Path]) -> None:
+    _, run_dir = folders
+    (run_dir / STATE).write_text("{}")
+    check_state(run_dir)
+    restore_state(run_dir)
+    assert (run_dir / STATE).read_text() == "{}"
