@@ -111,7 +111,7 @@ class PilQwen2VLForConditionalGeneration(Qwen2VLForConditionalGeneration):
 
 
 @_with_pil
-class PilQwen2_5_VLForConditionalGeneration(Qwen2_5_VLForConditionalGeneration):  # noqa: N801
+class PilQwen2_5_VLForConditionalGeneration(Qwen2_5_VLForConditionalGeneration):
     """Qwen2.5-VL."""
 
 

@@ -1,5 +1,5 @@
-"""Makes our vision-language models known to vLLM, which finds `register` through its plugin entry point, in every one of
-its processes.
+"""Makes our vision-language models known to vLLM, which finds `register` through its plugin entry point, in every one
+of its processes.
 
 They have architectures of their own, so that nothing changes for engines that somebody else starts.
 """

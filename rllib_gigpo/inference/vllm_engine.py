@@ -133,8 +133,8 @@ class VLLMEngine:
         return np.array([logprobs[token].logprob for token, logprobs in later], np.float32)
 
     def _prompt(self, token_ids: np.ndarray, images: Sequence[StoredImage]) -> TokensPrompt:
-        """What vLLM takes of ids int32[P] and their images: it expands placeholders itself, and knows images that it has
-        seen by their keys."""
+        """What vLLM takes of ids int32[P] and their images: it expands placeholders itself, and knows images that it
+        has seen by their keys."""
         if not images:
             return {"prompt_token_ids": token_ids.tolist()}
         return {

@@ -219,7 +219,7 @@ def test_a_prompt_that_does_not_fit_its_images_is_refused_alone(case: Case) -> N
     fewer, more = replace(two, images=one.images), replace(text, images=one.images)
     refused, other, served = case.generate([fewer, more, one])
     assert isinstance(served, Generation)
-    with pytest.raises(ValueError, match="has 12 image tokens .* its 1 images take 6"):
+    with pytest.raises(ValueError, match=r"has 12 image tokens .* its 1 images take 6"):
         raise refused
-    with pytest.raises(ValueError, match="has 0 image tokens .* its 1 images take 6"):
+    with pytest.raises(ValueError, match=r"has 0 image tokens .* its 1 images take 6"):
         raise other
