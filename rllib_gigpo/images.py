@@ -50,7 +50,7 @@ def content_hash(array: np.ndarray) -> bytes:
     """
     digest = xxhash.xxh3_128(f"{array.shape} {array.dtype.str}".encode())
     # A copy only where the array is not contiguous. Bytes, as not every type of numpy's has a buffer.
-    digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+    digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return digest.digest()
 
 
