@@ -103,7 +103,7 @@ class Rollouts:
             output_kind=RequestOutputKind.FINAL_ONLY,
         )
         entered = self.meter.enter()
-        output = await self._server.generate(self._plan.prompts[env, turn], params)
+        output = await self._server.generate({"prompt_token_ids": self._plan.prompts[env, turn].tolist()}, params)
         self.meter.leave(entered)
         self.meter.tokens[env, turn] = list(output.outputs[0].token_ids)
 

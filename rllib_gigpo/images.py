@@ -6,12 +6,12 @@ so that the driver, which sees all of them, sees no pixels.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import ray
+import xxhash
 
 # Of the observations of image environments: a dict with these two keys.
 TEXT = "text"
@@ -39,10 +39,19 @@ def check_image(image: Any, name: str = "image") -> None:
 
 def image_key(image: np.ndarray) -> str:
     """32 hexadecimal digits, equal where shape and content of two images uint8[H, W, 3] are."""
-    # Processors have instructions for SHA-256, which make it twice as fast as BLAKE2.
-    digest = hashlib.sha256(repr(image.shape).encode(), usedforsecurity=False)
-    digest.update(np.ascontiguousarray(image).data)
-    return digest.hexdigest()[:32]
+    return content_hash(image).hex()
+
+
+def content_hash(array: np.ndarray) -> bytes:
+    """16 bytes, equal where shape, type and content of two arrays are, on any machine.
+
+    Of a billion arrays, two are alike by chance with a probability of 1 in 10²⁰. Somebody who draws arrays in order to
+    make two alike can do so: XXH3 is eight times as fast as SHA-256, and no cryptographic hash.
+    """
+    digest = xxhash.xxh3_128(f"{array.shape} {array.dtype.str}".encode())
+    # A copy only where the array is not contiguous. Bytes, as not every type of numpy's has a buffer.
+    digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return digest.digest()
 
 
 class StoredImage:

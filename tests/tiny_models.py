@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
@@ -99,6 +100,12 @@ _VISION = {
         "deepstack_visual_indexes": [0, 1],
     },
 }
+# Of Qwen3-VL the sections of time, height and width take turns: vLLM is told, transformers knows.
+_MROPE: dict[str, dict[str, Any]] = {
+    "qwen2_vl": {"mrope_section": [4, 6, 6]},
+    "qwen2_5_vl": {"mrope_section": [4, 6, 6]},
+    "qwen3_vl": {"mrope_section": [6, 5, 5], "mrope_interleaved": True},
+}
 
 
 def save_tiny_vlm(directory: Path, *, model_type: str = "qwen2_5_vl", seed: int = 0, max_pixels: int = 112**2) -> Path:
@@ -123,7 +130,7 @@ def save_tiny_vlm(directory: Path, *, model_type: str = "qwen2_5_vl", seed: int 
         "num_key_value_heads": 1,
         "head_dim": 32,
         "max_position_embeddings": 512,
-        "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [4, 6, 6]},
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, **_MROPE[model_type]},
         "initializer_range": 0.2,
         "tie_word_embeddings": True,
         "pad_token_id": tokenizer.pad_token_id,

@@ -41,6 +41,10 @@ class ImageProcessor:
     Args:
         model_directory: A Hugging Face model directory.
 
+    Attributes:
+        token_pixels: Height and width of what becomes one token of the language model.
+        max_tokens: Of an image; but a narrow one is never made less than a token wide, and may take more.
+
     Raises:
         ValueError: The directory has no image processor, or one of another family, or its limits are impossible.
         ImportError: A broken torchvision (see `check_torchvision`).
@@ -73,6 +77,7 @@ class ImageProcessor:
                 f"longest_edge): they must be positive, in this order, and the second at least one token, "
                 f"{self.token_pixels}² = {self.token_pixels**2}"
             )
+        self.max_tokens: int = highest // self.token_pixels**2
 
     def num_tokens(self, height: int, width: int) -> int:
         """How many tokens of the language model an image of this size takes, without looking at one."""

@@ -49,6 +49,10 @@ class VisionLanguageRLModule(CausalLMRLModule):
         return (f"{self.lm.base_model_prefix}.{MODEL_SPECIFICS[self.lm.config.model_type].vision_tower}",)
 
     @override(CausalLMRLModule)
+    def vllm_architecture(self) -> str:
+        return MODEL_SPECIFICS[self.lm.config.model_type].vllm_class
+
+    @override(CausalLMRLModule)
     def probe(self) -> Probe:
         """A picture, so that the vision tower is proved too, and the tokens of a text."""
         config = self.lm.config

@@ -19,18 +19,12 @@ def check_engine(config: Any) -> Iterator[str]:
         if config.engine_sleep_level is not None:
             yield f"engine_sleep_level={config.engine_sleep_level!r} does nothing with engine={config.engine!r}."
         return
-    from rllib_gigpo.rl_modules.module_choice import language_module_class
-
     yield from _check_sleep(config)
     yield from vllm_options.check_installed()
     if problems := list(vllm_options.check_options(config.engine_options)):
         yield from problems
         return
     yield from vllm_options.check_placement(config.engine_options, config.num_gpus_per_env_runner)
-    if language_module_class(config.model_path).reads_images:
-        yield (
-            f"engine='vllm' does not serve the vision-language model {config.model_path}: set generation(engine='hf')."
-        )
     on_cpu = not config.num_gpus_per_env_runner
     yield from vllm_options.check_model(config.model_path, lora_rank=config.lora_rank, on_cpu=on_cpu)
 

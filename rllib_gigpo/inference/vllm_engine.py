@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rllib_gigpo.images import StoredImage
 from rllib_gigpo.inference.engine_stats import EngineStats
 from rllib_gigpo.inference.free_clients import FreeClient, FreeClients
 from rllib_gigpo.inference.protocol import FinishReason, Generation, GenerationRequest
@@ -20,9 +21,10 @@ from rllib_gigpo.rl_modules.lora import has_adapter
 from rllib_gigpo.rl_modules.weights import check_weights
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
-    from vllm import RequestOutput, SamplingParams
+    from vllm import RequestOutput, SamplingParams, TokensPrompt
     from vllm.lora.request import LoRARequest
+
+    from rllib_gigpo.rl_modules.causal_lm_rl_module import CausalLMRLModule
 
 # vLLM's seeds are signed, and -1 is none. (On the CPU, torch's generator looks at the last 32 bits only: two seeds of a
 # group are alike by chance once in four billion.)
@@ -37,20 +39,20 @@ class VLLMEngine:
 
     Args:
         server: Serves the model's directory.
-        lm: The model, whose weights are not needed: the meta device is enough.
-        tokenizer: Gives end-of-sequence ids.
+        module: Whose weights are served; its own are not needed: a `CausalLMFacade` is enough.
         name: Of the module, for adapters.
     """
 
     in_lock_step = False
 
-    def __init__(self, server: VLLMServer, lm: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, *, name: str):
+    def __init__(self, server: VLLMServer, module: CausalLMRLModule, *, name: str):
         self.weights_version = 0
         self.stats = EngineStats()
         self.server = server
-        self._lm = lm
+        self._lm = module.lm
+        self._with_placeholders = module.with_placeholders
         self._name = name
-        self._eos_token_ids = sorted(eos_token_ids(lm, tokenizer))
+        self._eos_token_ids = sorted(eos_token_ids(module.lm, module.tokenizer))
         self._clients = FreeClients(self.sample)
         # A fresh adapter changes nothing, so the model without one is version 0.
         self._adapter: LoRARequest | None = None
@@ -85,7 +87,9 @@ class VLLMEngine:
         self.check(request)
         started = time.perf_counter()
         version = self.weights_version
-        output = await self.server.generate(request.prompt_ids, self._sampling_params(request), self._adapter)
+        prompt = self._prompt(request.prompt_ids, request.images)
+        output = await self.server.generate(prompt, self._sampling_params(request), self._adapter)
+        _check_expansion(output, request.prompt_ids)
         generation = _generation(output, version)
         self.stats.rows += 1
         self.stats.prompt_tokens += len(request.prompt_ids)
@@ -117,18 +121,27 @@ class VLLMEngine:
         self.weights_version = version
 
     def probe(self, probe: Probe) -> np.ndarray:
-        """Log-probs float32[n - 1] of the n tokens behind the first, by the engine's pass over a prompt. Raises
-        ValueError where the probe has images."""
+        """Log-probs float32[n - 1] of the n tokens behind the first, by the engine's pass over a prompt."""
         from vllm import SamplingParams
 
-        if probe.images:
-            raise ValueError("the vllm engine cannot be probed with images")
         token_ids = probe.token_ids
         params = SamplingParams(max_tokens=1, temperature=0.0, prompt_logprobs=0, detokenize=False)
-        output = self.server.generate_now(token_ids, params, self._adapter)
+        output = self.server.generate_now(self._prompt(token_ids, probe.images), params, self._adapter)
+        _check_expansion(output, token_ids)
         assert output.prompt_logprobs is not None
         later = zip(token_ids[1:].tolist(), output.prompt_logprobs[1:], strict=True)
         return np.array([logprobs[token].logprob for token, logprobs in later], np.float32)
+
+    def _prompt(self, token_ids: np.ndarray, images: Sequence[StoredImage]) -> TokensPrompt:
+        """What vLLM takes of ids int32[P] and their images: it expands placeholders itself, and knows images that it
+        has seen by their keys."""
+        if not images:
+            return {"prompt_token_ids": token_ids.tolist()}
+        return {
+            "prompt_token_ids": self._with_placeholders(token_ids, images).tolist(),
+            "multi_modal_data": {"image": [np.asarray(image) for image in images]},
+            "multi_modal_uuids": {"image": [image.key for image in images]},
+        }
 
     def _deliver_adapter(self, weights: Mapping[str, np.ndarray], version: int) -> None:
         with adapter_folder(self._lm, weights) as folder:
@@ -155,6 +168,15 @@ class VLLMEngine:
             skip_special_tokens=False,
             detokenize=bool(sampling.stop),
             output_kind=RequestOutputKind.FINAL_ONLY,
+        )
+
+
+def _check_expansion(output: RequestOutput, token_ids: np.ndarray) -> None:
+    """Raises RuntimeError where vLLM has made another prompt than ids int32[P]."""
+    if output.prompt_token_ids != token_ids.tolist():
+        raise RuntimeError(
+            f"the vllm engine made {len(output.prompt_token_ids or [])} tokens of a prompt of {len(token_ids)}: its "
+            "images are other tokens there than they are to the learner"
         )
 
 

@@ -60,7 +60,7 @@ def build_vllm_engines(config: Any, modules: Mapping[str, Any]) -> dict[str, VLL
             server = VLLMServer(_settings(config, [modules[module_id] for module_id in module_ids]))
             for module_id in module_ids:
                 module = modules[module_id]
-                engines[module_id] = VLLMEngine(server, module.lm, module.tokenizer, name=module_id)
+                engines[module_id] = VLLMEngine(server, module, name=module_id)
     except BaseException:
         for engine in engines.values():
             engine.close()
@@ -83,6 +83,8 @@ def _settings(config: Any, modules: list[Any]) -> VLLMSettings:
         max_requests=config.num_envs_per_env_runner,
         lora_rank=max(module.model_config["lora"]["rank"] for module in modules) if own["lora"] else None,
         num_adapters=len(modules),
+        architecture=modules[0].vllm_architecture(),
+        adapts_vision_tower=not own["freeze_vision_tower"],
         sleeps=config.engine_sleep_level is not None,
         options=config.engine_options,
     )

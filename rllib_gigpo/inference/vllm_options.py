@@ -33,6 +33,10 @@ _OWN_OPTIONS = {
     "seed": "debugging(seed=…)",
     "logprobs_mode": "the loss, which needs the log-probabilities of what was sampled from",
     "generation_config": "generation(temperature=…, top_p=…, top_k=…)",
+    "hf_overrides": "the model directory, whose model the learner trains",
+    "mm_processor_kwargs": "the model directory, with whose image processor the learner reads images",
+    "mm_device_do_normalize": "the image processor, which is the learner's",
+    "enable_tower_connector_lora": "language_model(freeze_vision_tower=…)",
     "skip_tokenizer_init": "agent_format(stop=…), for which vLLM needs the tokenizer",
     "trust_remote_code": "a fixed choice: code of model directories is not run",
     "enable_sleep_mode": "generation(engine_sleep_level=…)",
@@ -47,6 +51,9 @@ _PARALLEL = ("tensor_parallel_size", "pipeline_parallel_size")
 _MOST_CPU_CACHE_BYTES = 1 << 30
 _CPU_CACHE_BLOCK = 128  # tokens
 
+# Of images that the engine's process keeps, processed, until the next delivery: such an image is sent once.
+_IMAGE_CACHE_GB = 1
+
 
 @dataclass(frozen=True)
 class VLLMSettings:
@@ -59,6 +66,8 @@ class VLLMSettings:
         max_requests: How many are worked on at once; others wait.
         lora_rank: Of the adapters; None for weights without.
         num_adapters: How many adapters are served at once.
+        architecture: Under which vLLM knows a model that reads images, by way of our plugin; None for one of text.
+        adapts_vision_tower: Whether adapters of such a model are for its vision tower too.
         sleeps: Whether it is to give its memory back between rollouts.
         options: The user's own engine arguments, which go before what follows from the rest.
     """
@@ -69,6 +78,8 @@ class VLLMSettings:
     max_requests: int
     lora_rank: int | None = None
     num_adapters: int = 1
+    architecture: str | None = None
+    adapts_vision_tower: bool = False
     sleeps: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -114,6 +125,13 @@ def engine_arguments(settings: VLLMSettings, *, on_cpu: bool, known: Collection[
             # The adapter of a new version is there before the old one goes.
             "max_loras": settings.num_adapters,
             "max_cpu_loras": 2 * settings.num_adapters,
+        }
+    if settings.architecture is not None:
+        arguments |= {
+            "hf_overrides": {"architectures": [settings.architecture]},
+            "mm_device_do_normalize": False,  # our image processor does it
+            "mm_processor_cache_gb": _IMAGE_CACHE_GB,
+            "enable_tower_connector_lora": settings.lora_rank is not None and settings.adapts_vision_tower,
         }
     if on_cpu:
         # A prompt in pieces ends the engine with "CPU Generator does not use offset" where requests have seeds.

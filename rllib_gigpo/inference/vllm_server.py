@@ -14,13 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
-
 from rllib_gigpo.inference.protocol import EngineDied
 from rllib_gigpo.inference.vllm_options import VLLMSettings, engine_arguments
 
 if TYPE_CHECKING:
-    from vllm import RequestOutput, SamplingParams
+    from vllm import RequestOutput, SamplingParams, TokensPrompt
     from vllm.lora.request import LoRARequest
     from vllm.v1.engine.async_llm import AsyncLLM
 
@@ -87,12 +85,12 @@ class VLLMServer:
         self._llm = None
 
     async def generate(
-        self, prompt_ids: np.ndarray, params: SamplingParams, adapter: LoRARequest | None = None
+        self, prompt: TokensPrompt, params: SamplingParams, adapter: LoRARequest | None = None
     ) -> RequestOutput:
         """Samples one response; cancelling the call ends the request.
 
         Args:
-            prompt_ids: int[P], P >= 1.
+            prompt: At least one token; of each image one placeholder, its pixels and its key.
             params: How to sample; one output, delivered whole.
             adapter: None for the model without one.
 
@@ -101,13 +99,13 @@ class VLLMServer:
             EngineDied: The engine's process is gone.
             RuntimeError: A delivery of weights has failed before.
         """
-        return await asyncio.wrap_future(self._submit(self._generate(prompt_ids, params, adapter)))
+        return await asyncio.wrap_future(self._submit(self._generate(prompt, params, adapter)))
 
     def generate_now(
-        self, prompt_ids: np.ndarray, params: SamplingParams, adapter: LoRARequest | None = None
+        self, prompt: TokensPrompt, params: SamplingParams, adapter: LoRARequest | None = None
     ) -> RequestOutput:
         """`generate`, waited for."""
-        return self._call(self._generate(prompt_ids, params, adapter))
+        return self._call(self._generate(prompt, params, adapter))
 
     def load_weights(self, path: Path, version: int) -> None:
         """Replaces all weights by those of a file (see `weight_files`), and forgets what was computed with the old.
@@ -142,14 +140,14 @@ class VLLMServer:
     # --- On the event loop of the engine.
 
     async def _generate(
-        self, prompt_ids: np.ndarray, params: SamplingParams, adapter: LoRARequest | None
+        self, prompt: TokensPrompt, params: SamplingParams, adapter: LoRARequest | None
     ) -> RequestOutput:
         if self._broken is not None:
             raise RuntimeError(self._broken)
         with _engine_errors():
             await self._wake()
             outputs = self._engine().generate(
-                {"prompt_token_ids": np.asarray(prompt_ids).tolist()},
+                prompt,
                 params,
                 request_id=str(next(self._request_ids)),
                 lora_request=adapter,
@@ -186,8 +184,10 @@ class VLLMServer:
         await llm.start_weight_update()
         await llm.update_weights(WeightTransferUpdateRequest(update_info={"path": str(path), "version": version}))
         await llm.finish_weight_update(weight_version=str(version))
-        # Weights do not take the prefix cache with them: the next prompt would start with stale keys.
+        # Weights do not take the caches with them: the next prompt would start with stale keys, and stale images.
         await self._forget_prompts()
+        await llm.reset_mm_cache()
+        await llm.reset_encoder_cache()
 
     async def _load_adapter(self, path: Path, name: str) -> LoRARequest:
         from vllm.lora.request import LoRARequest

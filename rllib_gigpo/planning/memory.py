@@ -40,6 +40,7 @@ class TrainingSettings:
         recomputes_layers: Whether of a layer only its input is kept until the backward pass.
         shards: Over how many learners weights, gradients, moments and reference are spread; 1 where each has all.
         computes_in_bfloat16: Whether passes do, whatever the weights are; of spread models only.
+        freezes_vision_tower: Whether a tower is left as it is, without an adapter too.
     """
 
     model: ModelDimensions
@@ -55,6 +56,7 @@ class TrainingSettings:
     recomputes_layers: bool = False
     shards: int = 1
     computes_in_bfloat16: bool = False
+    freezes_vision_tower: bool = False
 
 
 @dataclass(frozen=True)
@@ -123,9 +125,10 @@ def learner_memory(settings: TrainingSettings) -> LearnerMemory:
     all_weights = model.num_parameters()
     adapter = None if settings.lora_rank is None else model.num_adapter_parameters(settings.lora_rank)
     # An adapter is float32 whatever the model is.
-    trained = all_weights * size if adapter is None else adapter * 4
+    tower = model.vision if settings.freezes_vision_tower else 0
+    trained = (all_weights - tower) * size if adapter is None else adapter * 4
     copies = 2 if settings.has_critic else 1
-    frozen = 0 if adapter is None else all_weights * size
+    frozen = (tower if adapter is None else all_weights) * size
     # Learners exchange gradients from buckets, copies of them.
     gradients = trained * (2 if settings.is_distributed and settings.shards == 1 else 1)
     reference = all_weights * size if settings.has_reference and adapter is None else 0

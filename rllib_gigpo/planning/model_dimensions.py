@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +119,9 @@ def model_dimensions(model_path: str | Path) -> ModelDimensions:
     """
     path = Path(model_path)
     if (path / "config.json").is_file():
-        return _dimensions_in(path.name, json.loads((path / "config.json").read_text(encoding="utf-8")))
+        config = json.loads((path / "config.json").read_text(encoding="utf-8"))
+        found = _dimensions_in(path.name, config)
+        return replace(found, vision=_vision_parameters(path, found)) if "vision_config" in config else found
     if path.name in PUBLIC_MODELS:
         return PUBLIC_MODELS[path.name]
     nearest = difflib.get_close_matches(path.name, PUBLIC_MODELS, n=1)
@@ -148,15 +150,13 @@ def _dimensions_in(name: str, config: Mapping[str, Any]) -> ModelDimensions:
             # Qwen2's biases are not in its config.
             has_bias=model_type.startswith("qwen2") or bool(text.get("attention_bias", False)),
             has_head_norms=model_type.startswith("qwen3"),
-            vision=_vision_parameters(config.get("vision_config")),
         )
     except KeyError as error:
         raise ValueError(f"config.json of {name} has no {error}: its size cannot be told") from error
 
 
-def _vision_parameters(config: Mapping[str, Any] | None) -> int:
-    """Of a tower of plain transformer blocks with a gated MLP; its embeddings and merger are left out (6 %)."""
-    if not config or "depth" not in config:
-        return 0
-    hidden, intermediate = config["hidden_size"], config.get("intermediate_size", 4 * config["hidden_size"])
-    return config["depth"] * (4 * hidden * hidden + 3 * hidden * intermediate)
+def _vision_parameters(path: Path, decoder: ModelDimensions) -> int:
+    """Of the tower of a model directory: towers differ, so that transformers' own, without memory, is counted."""
+    from rllib_gigpo.rl_modules.model_directory import causal_lm_skeleton
+
+    return sum(tensor.numel() for tensor in causal_lm_skeleton(path).parameters()) - decoder.num_parameters()

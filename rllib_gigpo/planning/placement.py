@@ -223,6 +223,7 @@ class _Planner:
             recomputes_layers=config.gradient_checkpointing,
             shards=processes.num_learners if config.sharding == "fsdp" else 1,
             computes_in_bfloat16=config.mixed_precision,
+            freezes_vision_tower=config.freeze_vision_tower,
         )
 
     def _room(self, processes: Processes, learner: LearnerMemory) -> tuple[int, float]:

@@ -178,6 +178,10 @@ class CausalLMRLModule(WeightsFolderRLModule):
         output layer."""
         return text_inputs
 
+    def vllm_architecture(self) -> str | None:
+        """The architecture under which vLLM knows the model, where it is not that of the model's config.json."""
+        return None
+
     def probe(self) -> Probe:
         """What proves that an engine serves this model's weights."""
         return Probe(probe_token_ids(self.lm.config.get_text_config().vocab_size))

@@ -322,6 +322,11 @@ def test_a_whole_config_survives_the_way_through_a_dict():
             lambda c: c.generation(engine_options={"model": "x"}),
             r"'model' cannot be set; .*\(model_path=…",
         ),
+        (
+            lambda c: c.generation(engine_options={"mm_processor_kwargs": {"max_pixels": 784}}),
+            "'mm_processor_kwargs' cannot be set; it follows from the model directory, with whose image processor",
+        ),
+        (lambda c: c.generation(engine_options={"hf_overrides": {}}), "'hf_overrides' cannot be set"),
         (lambda c: c.generation(engine_options={"tensor_parallel_size": "2"}), "tensor_parallel_size='2' must be an"),
         (
             lambda c: c.generation(engine_options={"tensor_parallel_size": 2}).env_runners(num_gpus_per_env_runner=1),

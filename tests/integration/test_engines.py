@@ -123,7 +123,7 @@ def _build(tmp_path_factory: pytest.TempPathFactory, kind: tuple[str, str]) -> C
     settings = VLLMSettings(
         str(directory), "float32", max_tokens=512, max_requests=16, lora_rank=None if lora is None else lora.rank
     )
-    return Case(VLLMEngine(VLLMServer(settings), facade.lm, facade.tokenizer, name="policy"), module)
+    return Case(VLLMEngine(VLLMServer(settings), facade, name="policy"), module)
 
 
 @pytest.fixture(scope="module", params=KINDS)

@@ -47,6 +47,28 @@ def test_padded_rows_have_the_log_probs_of_plain_transformers(model_type: str, t
         torch.testing.assert_close(log_probs(module, rows), plain, atol=2e-5, rtol=0)
 
 
+@pytest.mark.parametrize("model_type", ["qwen2_vl", "qwen2_5_vl", "qwen3_vl"])
+def test_each_row_has_the_gradient_of_plain_transformers(model_type: str, tmp_path: Path) -> None:
+    """In a padded micro-batch whose rows share images."""
+    module = causal_lm_spec(str(save_tiny_vlm(tmp_path, model_type=model_type))).build()
+    rows = image_rows(module)
+
+    def gradients(loss: torch.Tensor) -> dict[str, torch.Tensor]:
+        module.lm.zero_grad()
+        loss.backward()
+        # A text does not pass the tower: here its gradient is 0, there is none in transformers' pass.
+        return {name: torch.zeros_like(p) if p.grad is None else p.grad for name, p in module.lm.named_parameters()}
+
+    ends = np.cumsum(rows.response_lengths)
+    for row, (end, length) in enumerate(zip(ends, rows.response_lengths, strict=True)):
+        plain = gradients(plain_log_probs(module, rows, row).mean())
+        ours = gradients(log_probs(module, rows)[end - length : end].mean())
+        tower = max(float(gradient.abs().max()) for name, gradient in plain.items() if ".visual." in name)
+        assert (tower > 1e-2) == bool(rows.images[row])
+        for name, gradient in plain.items():
+            torch.testing.assert_close(ours[name], gradient, atol=1e-5, rtol=0, msg=f"row {row}, {name}")
+
+
 def test_the_image_matters(module: CausalLMRLModule) -> None:
     rows = image_rows(module)
     other = rows.take(np.arange(4))

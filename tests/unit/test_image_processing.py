@@ -70,9 +70,11 @@ def test_placeholders_expand_and_collapse() -> None:
     np.testing.assert_array_equal(collapse_placeholders(ids[:1], [], image_token_id=9), ids[:1])
 
 
-def test_a_prompt_with_more_placeholders_than_images_is_an_error() -> None:
+def test_a_prompt_with_more_or_fewer_placeholders_than_images_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"2 image placeholders .* for 1 images"):
         expand_placeholders(np.array([9, 1, 9]), [4], image_token_id=9)
+    with pytest.raises(ValueError, match=r"1 image placeholders .* for 2 images"):
+        expand_placeholders(np.array([9, 1]), [4, 4], image_token_id=9)
     with pytest.raises(ValueError, match=r"has 3 image tokens .* take 4"):
         collapse_placeholders(np.array([9, 9, 9]), [4], image_token_id=9)
 

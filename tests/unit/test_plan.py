@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM
 from typer.testing import CliRunner
 
@@ -21,6 +22,7 @@ from rllib_gigpo.env_adapters import embedded_model_path
 from rllib_gigpo.planning import PlanRefusedError, plan
 from rllib_gigpo.planning.memory import GIB, TrainingSettings, learner_memory, saved_bytes_per_token
 from rllib_gigpo.planning.model_dimensions import PUBLIC_MODELS, model_dimensions
+from tests.tiny_models import save_tiny_vlm
 
 pytestmark = pytest.mark.unit
 
@@ -62,6 +64,21 @@ def test_the_weights_of_a_model_directory_are_counted(model_type: str, tmp_path:
         lm = AutoModelForCausalLM.from_config(config)
     found = model_dimensions(tmp_path)
     assert found.num_parameters() == sum(parameter.numel() for parameter in lm.parameters())
+
+
+@pytest.mark.parametrize("model_type", ["qwen2_vl", "qwen2_5_vl", "qwen3_vl"])
+def test_a_vision_tower_is_counted_and_a_frozen_one_takes_its_weights_alone(model_type: str, tmp_path: Path) -> None:
+    directory = save_tiny_vlm(tmp_path, model_type=model_type)
+    found = model_dimensions(directory)
+    tensors = load_file(directory / "model.safetensors")
+    assert found.vision == sum(tensor.numel() for name, tensor in tensors.items() if "visual." in name)
+    assert found.num_parameters() == sum(tensor.numel() for tensor in tensors.values())
+    trained = learner_memory(replace(SETTINGS, model=found))
+    frozen = learner_memory(replace(SETTINGS, model=found, freezes_vision_tower=True))
+    # In float32: no gradients and no moments.
+    assert trained.weights == frozen.weights
+    assert trained.gradients - frozen.gradients == 4 * found.vision
+    assert trained.optimizer - frozen.optimizer == 8 * found.vision
 
 
 @pytest.mark.parametrize(

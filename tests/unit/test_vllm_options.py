@@ -56,6 +56,17 @@ def test_room_for_adapters_is_the_smallest_rank_that_vllm_offers(rank: int, serv
     assert (arguments["max_loras"], arguments["max_cpu_loras"]) == (2, 4)
 
 
+@pytest.mark.parametrize(("lora_rank", "adapts", "enabled"), [(None, True, False), (4, False, False), (4, True, True)])
+def test_a_model_of_images_is_ours_and_its_tower_has_adapters_where_they_are_trained(
+    lora_rank: int | None, adapts: bool, enabled: bool
+) -> None:
+    arguments = arguments_of(lora_rank=lora_rank, architecture="PilQwen", adapts_vision_tower=adapts)
+    assert arguments["hf_overrides"] == {"architectures": ["PilQwen"]}
+    assert arguments["enable_tower_connector_lora"] is enabled
+    assert arguments["mm_device_do_normalize"] is False
+    assert "hf_overrides" not in arguments_of()
+
+
 def test_several_gpus_are_workers_of_the_env_runner_itself() -> None:
     known = (*KNOWN, "tensor_parallel_size")
     settings = VLLMSettings("/model", "bfloat16", 300, 16, options={"tensor_parallel_size": 2})

@@ -8,10 +8,7 @@ from rllib_gigpo.tuned_examples.papers.text_agents import Config, text_agent
 
 
 def image_agent(config: Config, env: str, env_config: dict[str, Any], *, groups: int, num_minibatches: int) -> Config:
-    """`config` for `env` in pictures, with Qwen2.5-VL-3B-Instruct on two GPUs; see `text_agent`.
-
-    Not as published: pictures are generated from with the model itself, not with vLLM.
-    """
+    """`config` for `env` in pictures, with Qwen2.5-VL-3B-Instruct on two GPUs; see `text_agent`."""
     return (
         text_agent(
             config,
@@ -22,7 +19,6 @@ def image_agent(config: Config, env: str, env_config: dict[str, Any], *, groups:
             max_prompt_tokens=1024,
         )
         .environment(env_config={"observation": "image", **env_config})
-        .generation(engine="hf")
         # Three billion weights in float32 leave room for no more.
         .training(groups_per_iteration=groups, advantage_norm="mean", micro_batch_tokens=3072)
     )
