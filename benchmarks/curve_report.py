@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from curve_settings import Variant, variant_of
@@ -65,7 +66,7 @@ def _document(suite: str, series: dict[Series, CurvesBySeed], machines: Path) ->
         _table((*SERIES_COLUMNS, *OTHER_METRICS), (_metric_row(suite, *item) for item in series.items())),
     ]
     if machines.exists():
-        parts += ["## Machine", *map(_machine_text, json.loads(machines.read_text()))]
+        parts += ["## Machine", *_machine_texts(json.loads(machines.read_text()))]
     return "\n\n".join(parts) + "\n"
 
 
@@ -139,8 +140,15 @@ def _table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
-def _machine_text(machine: dict[str, object]) -> str:
-    return ", ".join(f"{name.replace('_', ' ')}: {value}" for name, value in machine.items()) + "."
+def _machine_texts(machines: list[dict[str, Any]]) -> list[str]:
+    """A line for each machine with its versions, and the commits that ran there; "+" with uncommitted changes."""
+    commits: dict[str, list[str]] = {}
+    for machine in machines:
+        rest = dict(machine)
+        commit = str(rest.pop("commit"))[:12] + ("+" if rest.pop("uncommitted_changes") else "")
+        text = ", ".join(f"{name.replace('_', ' ')}: {value}" for name, value in rest.items())
+        commits.setdefault(text, []).append(commit)
+    return [f"{text}; of all suites, commits {', '.join(each)}." for text, each in commits.items()]
 
 
 def _figure(suite: str, series: dict[Series, CurvesBySeed]) -> Figure:

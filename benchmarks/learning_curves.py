@@ -72,10 +72,10 @@ def report(
     out: Out = CURVES,
     results: Annotated[Path, typer.Option(file_okay=False)] = Path(__file__).parents[1] / "docs" / "results",
 ) -> None:
-    """Writes a table and a picture for each suite."""
+    """Writes a table and a picture for each suite; without --suite, for each that has runs."""
     from curve_report import write_report
 
-    for name in _known_suites(suite):
+    for name in _known_suites(suite or [name for name in SUITES if read_rows(csv_path(out, name))]):
         for path in write_report(csv_path(out, name), results):
             typer.echo(path)
 

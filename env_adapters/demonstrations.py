@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from rllib_gigpo.agent_formats import AgentFormat, PromptTemplate
 from rllib_gigpo.agent_formats import Turn as EarlierTurn
 from rllib_gigpo.env_adapters.generated_tasks import TASKS
-from rllib_gigpo.rl_modules.embedded import PictureRow
+
+if TYPE_CHECKING:
+    from rllib_gigpo.rl_modules.embedded import PictureRow
 
 
 class Turn(NamedTuple):
@@ -85,6 +87,9 @@ def picture_demonstrations(
     seed: int,
 ) -> Iterator[PictureRow]:
     """As `demonstrations`, of a game that shows dicts of "text" and "image"."""
+    # Here and not above: it brings torch, which experts that play without a model have no need of.
+    from rllib_gigpo.rl_modules.embedded import PictureRow
+
     prompt = PromptTemplate(agent_format.prompt_template)
     for turn, action in _shown_turns(game, episodes, played_by_expert, shown_by_expert, most_per_situation, seed):
         message = _user_message(prompt, turn, turn.observation["text"])

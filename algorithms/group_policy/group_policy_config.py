@@ -277,6 +277,7 @@ class GroupPolicyConfig(LanguageAgentConfig):
             "lora": lora._asdict() if lora.rank else None,
             "freeze_vision_tower": self.freeze_vision_tower,
             "gradient_checkpointing": self.gradient_checkpointing,
+            "share_prefixes": self.share_prefixes,
         }
         return RLModuleSpec(module_class=language_module_class(self.model_path), model_config=model_config)
 

@@ -45,11 +45,13 @@ class LanguageAgentConfig(AlgorithmConfig):
         self.lora_targets: Targets = "all-linear"
         self.freeze_vision_tower = False
         self.gradient_checkpointing = False
+        self.share_prefixes = True
         # agent_format()
         self.prompt_template: str | None = None
         self.history_length: HistoryLength | None = None
         self.response_parser: str | ResponseParser | None = None
         self.stop: tuple[str, ...] | None = None
+        self.examples: Sequence[Sequence[str]] | None = None
         # generation()
         self.engine: Literal["hf", "vllm"] = "hf"
         self.engine_options: dict[str, Any] = {}
@@ -93,6 +95,7 @@ class LanguageAgentConfig(AlgorithmConfig):
         lora_targets: Targets = NotProvided,
         freeze_vision_tower: bool = NotProvided,
         gradient_checkpointing: bool = NotProvided,
+        share_prefixes: bool = NotProvided,
     ) -> Self:
         """Sets the model that is trained.
 
@@ -107,10 +110,12 @@ class LanguageAgentConfig(AlgorithmConfig):
             freeze_vision_tower: Keeps the vision tower of a vision-language model as it is. False: it is trained too.
             gradient_checkpointing: Learners compute activations again in the backward pass instead of keeping them:
                 less memory, about a third more time.
+            share_prefixes: Learners compute a prefix once that rows of a micro-batch share, where the model's attention
+                is such that this changes nothing (Llama, Mistral, Qwen2, Qwen3; `sdpa`; no sliding window).
         """
         self._set(model_path=absolute_model_path(model_path), model_dtype=model_dtype)
         self._set(attn_implementation=attn_implementation, gradient_checkpointing=gradient_checkpointing)
-        self._set(freeze_vision_tower=freeze_vision_tower)
+        self._set(freeze_vision_tower=freeze_vision_tower, share_prefixes=share_prefixes)
         return self._set(lora_rank=lora_rank, lora_alpha=lora_alpha, lora_targets=lora_targets)
 
     def agent_format(
@@ -120,6 +125,7 @@ class LanguageAgentConfig(AlgorithmConfig):
         history_length: HistoryLength | None = NotProvided,
         response_parser: str | ResponseParser | None = NotProvided,
         stop: Sequence[str] | None = NotProvided,
+        examples: Sequence[Sequence[str]] | None = NotProvided,
     ) -> Self:
         """Replaces parts of the environment's agent format; None keeps the environment's own.
 
@@ -130,6 +136,8 @@ class LanguageAgentConfig(AlgorithmConfig):
             response_parser: Name of a parser, "package.module:function", or a function, from the response text to a
                 `ParsedResponse`.
             stop: Strings that end a response.
+            examples: Worked examples that a prompt begins with, as turns of the conversation: pairs of a user message,
+                which is what `prompt_template` would render, and a response.
 
         Raises:
             ValueError: `prompt_template` names something that is not there.
@@ -137,9 +145,8 @@ class LanguageAgentConfig(AlgorithmConfig):
         # Trials of Tune and workers run in other directories, or on other machines.
         prompt_template = each_value(template_source, prompt_template)
         stop = tuple(stop) if isinstance(stop, list) else stop
-        return self._set(
-            prompt_template=prompt_template, history_length=history_length, response_parser=response_parser, stop=stop
-        )
+        self._set(prompt_template=prompt_template, history_length=history_length)
+        return self._set(response_parser=response_parser, stop=stop, examples=examples)
 
     def generation(
         self,
@@ -270,7 +277,11 @@ class LanguageAgentConfig(AlgorithmConfig):
         assert isinstance(pipeline, EnvToModulePipeline)
         pipeline.append(HistoryMemory(history_length=agent_format.history_length))
         pipeline.append(
-            PromptBuilder(prompt_template=agent_format.prompt_template, max_prompt_tokens=self.max_prompt_tokens)
+            PromptBuilder(
+                prompt_template=agent_format.prompt_template,
+                max_prompt_tokens=self.max_prompt_tokens,
+                examples=agent_format.examples,
+            )
         )
         return pipeline
 
@@ -293,6 +304,7 @@ class LanguageAgentConfig(AlgorithmConfig):
             history_length=default_length if self.history_length is None else self.history_length,
             response_parser=base.response_parser if self.response_parser is None else self.response_parser,
             stop=base.stop if self.stop is None else tuple(self.stop) if isinstance(self.stop, list) else self.stop,
+            examples=base.examples if self.examples is None else _pairs(self.examples),
         )
 
     def sampling_params(self) -> SamplingParams:
@@ -325,3 +337,10 @@ class LanguageAgentConfig(AlgorithmConfig):
 def _shown(value: Any) -> str:
     """As `repr` has it, without addresses of memory."""
     return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+
+
+def _pairs(examples: Any) -> Any:
+    """Lists, as YAML has them, as tuples; anything else as it is."""
+    if not isinstance(examples, (list, tuple)):
+        return examples
+    return tuple(tuple(pair) if isinstance(pair, list) else pair for pair in examples)

@@ -14,8 +14,8 @@ from rllib_gigpo.environments import environment_class, is_multi_agent
 # What a module may have of its own: its model, and what its learner does with it.
 _PER_MODULE = frozenset(
     {
-        *("model_path", "model_dtype", "attn_implementation", "gradient_checkpointing", "freeze_vision_tower"),
-        *("lora_rank", "lora_alpha", "lora_targets"),
+        *("model_path", "model_dtype", "attn_implementation", "gradient_checkpointing", "share_prefixes"),
+        *("freeze_vision_tower", "lora_rank", "lora_alpha", "lora_targets"),
         *("lr", "optimizer", "adam_betas", "weight_decay", "grad_clip", "micro_batch_tokens"),
         *("ratio", "clip_low", "clip_high", "dual_clip", "loss_aggregation", "importance_weight_cap"),
         *("kl_coeff", "kl_estimator", "entropy_coeff"),

@@ -75,6 +75,7 @@ _TRUE_OR_FALSE = (
     "freeze_vision_tower",
     "gradient_checkpointing",
     "mixed_precision",
+    "share_prefixes",
     "torch_compile_learner",
 )
 _RESOURCES = (

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ray.rllib.env.multi_agent_env import MultiAgentEnv
-
-from rllib_gigpo.env_adapters.generated_tasks import check_integer, task_of_reset, text_space
+from rllib_gigpo.env_adapters.generated_tasks import check_integer
 from rllib_gigpo.env_adapters.multi_agent.nim_rules import OPPONENT, PLAYER, SEATS, moves, nim_task, number_taken
+from rllib_gigpo.env_adapters.multi_agent.turn_taking import TurnTakingEnv, options_of
 
 _OPTIONS = {"most_stones": 20, "most_taken": 3, "max_invalid": 2, "max_steps": 60}
 
 
-class Nim(MultiAgentEnv):
+class Nim(TurnTakingEnv):
     """One pile of stones. "player" and "opponent" take 1 to `most_taken` in turn; who takes the last stone wins.
 
     The task decides how many stones there are and who begins. Both are shown the same and can do the same; the names
@@ -42,106 +41,64 @@ class Nim(MultiAgentEnv):
         ValueError: An option is unknown, or has a value that is not allowed.
     """
 
-    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 (gymnasium's own declaration)
+    game_name = "Nim"
+    example_action = "take 2"
     # Of the class too: so the mapping of a config is checked before an environment is made.
-    possible_agents: list[str] = list(SEATS)  # noqa: RUF012 (as above; an instance has its own)
+    possible_agents: list[str] = list(SEATS)  # noqa: RUF012 (an instance has its own)
 
     def __init__(self, config: Mapping[str, Any] | None = None, **options: Any):
-        given = {**dict(config or {}), **options}
-        if unknown := sorted(set(given) - set(_OPTIONS)):
-            raise ValueError(f"Nim got options {unknown}; known are {sorted(_OPTIONS)}")
-        values = {**_OPTIONS, **given}
+        values = options_of(self.game_name, _OPTIONS, config, options)
         check_integer("most_taken", values["most_taken"], lowest=2)
         check_integer("most_stones", values["most_stones"], lowest=values["most_taken"] + 1, highest=10_000)
         check_integer("max_invalid", values["max_invalid"], lowest=0)
-        check_integer("max_steps", values["max_steps"], lowest=1)
-        self.possible_agents = list(SEATS)
-        self.agents = list(SEATS)
-        super().__init__()
-        # One space object for each agent: seeding the one must not seed the other.
-        self.observation_spaces = {agent: text_space(32, min_length=1) for agent in SEATS}
-        self.action_spaces = {agent: text_space(32) for agent in SEATS}
-        self._options = values
-        self._task = 0
+        super().__init__(SEATS, max_steps=values["max_steps"], longest_observation=32, longest_action=32)
+        self._most_stones, self._most_taken = values["most_stones"], values["most_taken"]
+        self._max_invalid = values["max_invalid"]
         self._stones = 0
-        self._turn: str | None = None
-        self._steps = 0
+        self._turn = PLAYER
         self._invalid = 0
-        self._is_action_valid: dict[str, bool] = {}
+        self._winner: str | None = None
 
     @property
     def stones(self) -> int:
         """How many are left."""
         return self._stones
 
-    def reset(
-        self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
-    ) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
-        """Sets up `options["task"]`, an integer of at least 0, or a task drawn from the seed.
-
-        Returns:
-            Observation and info of the agent that begins.
-
-        Raises:
-            TypeError: The task is not an integer.
-            ValueError: The task is negative, or `options` has another key.
-        """
-        super().reset(seed=seed)
-        self._task = task_of_reset(options, self.np_random, environment="Nim")
-        most_stones, most_taken = self._options["most_stones"], self._options["most_taken"]
-        self._stones, self._turn = nim_task(self._task, most_stones=most_stones, most_taken=most_taken)
-        self._steps = 0
+    def _set_up(self, task: int) -> None:
+        self._stones, self._turn = nim_task(task, most_stones=self._most_stones, most_taken=self._most_taken)
         self._invalid = 0
-        self._is_action_valid = {}
-        return self._answers([self._turn], winner=None)
+        self._winner = None
 
-    def step(
-        self, action_dict: Mapping[str, str]
-    ) -> tuple[dict[str, str], dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]]:
-        """Carries out the move of the agent whose turn it is, or nothing.
+    def _mover(self) -> str:
+        return self._turn
 
-        Raises:
-            ValueError: The actions are not those of exactly that agent.
-            TypeError: Its action is not a text.
-            RuntimeError: The environment was never reset.
-        """
-        if self._turn is None:
-            raise RuntimeError("Nim.step was called before reset")
+    def _act(self, action: str) -> bool:
         mover = self._turn
-        if set(action_dict) != {mover}:
-            raise ValueError(f"step got actions of {sorted(action_dict)}; it is the turn of {mover!r}, and of no other")
-        move = action_dict[mover]
-        if not isinstance(move, str):
-            raise TypeError(
-                f"action of {mover!r} is {move!r} of type {type(move).__name__}; Nim takes text, e.g. 'take 2'"
-            )
         other = OPPONENT if mover == PLAYER else PLAYER
-        is_valid = move in moves(self._stones, most_taken=self._options["most_taken"])
+        is_valid = action in self._moves()
         if is_valid:
-            self._stones -= number_taken(move)
+            self._stones -= number_taken(action)
             self._turn = other
         self._invalid = 0 if is_valid else self._invalid + 1
-        self._is_action_valid[mover] = is_valid
-        self._steps += 1
+        if self._invalid > self._max_invalid:
+            self._winner = other
+        elif self._stones == 0:
+            self._winner = mover
+        return is_valid
 
-        gave_up = self._invalid > self._options["max_invalid"]
-        winner = other if gave_up else mover if self._stones == 0 else None
-        truncated = self._steps >= self._options["max_steps"] and winner is None
-        # An agent whose first observation came with the end would be one that never acts.
-        took_part = list(self._is_action_valid)
-        observations, infos = self._answers(took_part if winner or truncated else [self._turn], winner=winner)
-        rewards = {agent: 1.0 if agent == winner else -1.0 for agent in took_part} if winner else {mover: 0.0}
-        return observations, rewards, {"__all__": winner is not None}, {"__all__": truncated}, infos
+    def _final_rewards(self) -> Mapping[str, float] | None:
+        return None if self._winner is None else {seat: 1.0 if seat == self._winner else -1.0 for seat in SEATS}
 
-    def _answers(self, agents: list[str], *, winner: str | None) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
-        """Observation and info of each of `agents`."""
-        infos = {agent: self._info(agent) | {"won": winner == PLAYER} for agent in agents}
-        return dict.fromkeys(agents, f"Stones: {self._stones}"), infos
+    def _observation(self, agent: str) -> str:
+        return f"Stones: {self._stones}"
 
     def _info(self, agent: str) -> dict[str, Any]:
-        info = {
+        return {
+            "won": self._winner == PLAYER,
             "task_id": f"nim/{self._task}",
             "task_type": "nim",
-            "admissible_actions": moves(self._stones, most_taken=self._options["most_taken"]),
+            "admissible_actions": self._moves(),
         }
-        return info | {"is_action_valid": self._is_action_valid[agent]} if agent in self._is_action_valid else info
+
+    def _moves(self) -> list[str]:
+        return moves(self._stones, most_taken=self._most_taken)

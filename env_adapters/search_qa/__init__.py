@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
 from rllib_gigpo.agent_formats import AgentFormat
 from rllib_gigpo.environment_entry import EnvironmentEntry
 
@@ -21,6 +25,9 @@ Answer the question. Reply <think> reason </think><search> what to look up </sea
 {% endif %}
 Question: {{ task }}"""
 
+# What the embedded model knows: one passage a search. Of three, it would have to find the right one.
+TINY_OPTIONS: Mapping[str, Any] = {"topk": 1}
+
 SEARCH_QA = EnvironmentEntry(
     name="SearchQA",
     entry_point="rllib_gigpo.env_adapters.search_qa.search_qa:SearchQA",
@@ -29,6 +36,7 @@ SEARCH_QA = EnvironmentEntry(
         history_length="full",
         response_parser="rllib_gigpo.env_adapters.search_qa.responses:search_or_answer",
     ),
+    embedded_model=Path(__file__).parent / "embedded_models" / "search_qa",
     # Questions that are made up, and a search engine in the environment's own process.
     small_env_config={"data": None, "evaluation_data": None, "retriever_url": None, "max_steps": 2},
 )

@@ -1,4 +1,4 @@
-"""Builds the embedded model of SearchQA from nothing.
+"""Builds the embedded model of SearchQA from that of Household, for searches with `TINY_OPTIONS`.
 
     python -m rllib_gigpo.env_adapters.search_qa.embedded_search_qa OUT
 
@@ -8,24 +8,21 @@ How it is warmed up, and on what, says `env_adapters/warm_up.py`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from rllib_gigpo.agent_formats import Turn as EarlierTurn
-from rllib_gigpo.env_adapters import embedded_model_path
 from rllib_gigpo.env_adapters.demonstrations import Turn
-from rllib_gigpo.env_adapters.search_qa import SEARCH_QA
+from rllib_gigpo.env_adapters.household import HOUSEHOLD
+from rllib_gigpo.env_adapters.search_qa import SEARCH_QA, TINY_OPTIONS
 from rllib_gigpo.env_adapters.search_qa.expert import Search
 from rllib_gigpo.env_adapters.search_qa.generated_questions import generated_question
 from rllib_gigpo.env_adapters.search_qa.generated_world import world
 from rllib_gigpo.env_adapters.search_qa.search_qa import SearchQA
 from rllib_gigpo.env_adapters.warm_up import WarmUp, build
 
-# What the model knows: one passage a search. Of three, it would have to find the right one.
-TINY_OPTIONS: Mapping[str, Any] = {"topk": 1}
-HOPS = (1, 2)
+HOPS = (1, 2)  # of the questions
 
 
 def spaced_response(thought: str, action: str) -> str:
@@ -34,18 +31,16 @@ def spaced_response(thought: str, action: str) -> str:
     return f"<think> {thought}</think>{action.replace('>', '> ', 1)}"
 
 
-def warm_up_settings() -> WarmUp:
-    """The settings of the warm-up."""
-    return WarmUp(
-        reading_steps=900,
-        reading_learning_rate=3e-3,
-        weak_expert_probability=0.3,
-        weak_steps=150,
-        weak_learning_rate=1.5e-3,
-        response=spaced_response,
-        tags=("<think>", "</think>", "<search>", "</search>", "<answer>", "</answer>"),
-        donor=embedded_model_path("Household"),
-    )
+WARM_UP = WarmUp(
+    donor=HOUSEHOLD.embedded_model,
+    reading_steps=900,
+    reading_learning_rate=3e-3,
+    weak_expert_probability=0.3,
+    weak_steps=150,
+    weak_learning_rate=1.5e-3,
+    response=spaced_response,
+    tags=("<think>", "</think>", "<search>", "</search>", "<answer>", "</answer>"),
+)
 
 
 def game(task: int) -> Generator[Turn, str, None]:
@@ -72,4 +67,4 @@ def _environment(hops: int) -> SearchQA:
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit(f"usage: python -m {__spec__.name} OUT")
-    build(Path(sys.argv[1]), game, SEARCH_QA.agent_format, warm_up_settings())
+    build(Path(sys.argv[1]), game, SEARCH_QA.agent_format, WARM_UP)

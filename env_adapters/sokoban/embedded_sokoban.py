@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Generator
-from itertools import count
 from pathlib import Path
 
 from rllib_gigpo.env_adapters.demonstrations import Turn
 from rllib_gigpo.env_adapters.sokoban import EASY_LEVELS, SOKOBAN
-from rllib_gigpo.env_adapters.sokoban.expert import expert_actions, moves_to_solution, thought
+from rllib_gigpo.env_adapters.sokoban.demonstrated_levels import demonstrated_level
 from rllib_gigpo.env_adapters.sokoban.sokoban import Sokoban
 from rllib_gigpo.env_adapters.warm_up import WarmUp, build
 
@@ -29,23 +28,7 @@ WARM_UP = WarmUp(
 
 def game(task: int) -> Generator[Turn, str, None]:
     """A game of Sokoban, for demonstrations."""
-    env = Sokoban(**EASY_LEVELS)
-    observation, info = env.reset(options={"task": task})
-    board = env.level.board
-    distances = moves_to_solution(board, env.position)
-    for step in count():
-        action = yield Turn(
-            observation=observation,
-            task=None,
-            step=step,
-            thought=thought(board, env.position),
-            situation=distances.get(env.position),
-            expert_actions=expert_actions(board, env.position, distances),
-            possible_actions=info["admissible_actions"],
-        )
-        observation, _, terminated, truncated, info = env.step(action)
-        if terminated or truncated:
-            return
+    return demonstrated_level(Sokoban(**EASY_LEVELS), task)
 
 
 if __name__ == "__main__":

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Generator
-from itertools import count
 from pathlib import Path
 
 from rllib_gigpo.env_adapters.demonstrations import Turn, picture_demonstrations
 from rllib_gigpo.env_adapters.picture_warm_up import Stage, Vision, build
 from rllib_gigpo.env_adapters.sokoban import EASY_PICTURES, SOKOBAN
+from rllib_gigpo.env_adapters.sokoban.demonstrated_levels import demonstrated_level
 from rllib_gigpo.env_adapters.sokoban.drawing import CELL_PIXELS
-from rllib_gigpo.env_adapters.sokoban.expert import expert_actions, moves_to_solution, thought
 from rllib_gigpo.env_adapters.sokoban.sokoban import Sokoban
 from rllib_gigpo.rl_modules.embedded import NamedPicture
 
@@ -36,23 +35,7 @@ WEAK_STEPS, WEAK_LEARNING_RATE = 100, 1.5e-3
 
 def game(task: int) -> Generator[Turn, str, None]:
     """A game of Sokoban in pictures, for demonstrations."""
-    env = Sokoban(size=SIZE, **EASY_PICTURES)
-    observation, info = env.reset(options={"task": task})
-    board = env.level.board
-    distances = moves_to_solution(board, env.position)
-    for step in count():
-        action = yield Turn(
-            observation=observation,
-            task=None,
-            step=step,
-            thought=thought(board, env.position),
-            situation=distances.get(env.position),
-            expert_actions=expert_actions(board, env.position, distances),
-            possible_actions=info["admissible_actions"],
-        )
-        observation, _, terminated, truncated, info = env.step(action)
-        if terminated or truncated:
-            return
+    return demonstrated_level(Sokoban(size=SIZE, **EASY_PICTURES), task)
 
 
 def pictures() -> list[NamedPicture]:

@@ -25,8 +25,8 @@ from rllib_gigpo.env_adapters.webshop.search_index import SearchIndex, searched_
 
 logger = logging.getLogger(__name__)
 
-# Of `Catalogue.skipped`: these are counted, but the product is in the catalogue.
-KEPT = ("products_without_price",)
+# Of `Catalogue.skipped`: these are counted, but the product is in the catalogue, at the price of the published code.
+WITHOUT_PRICE = "products_without_price"
 
 _TABLES = """
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -108,8 +108,9 @@ def write_catalogue(
             goals[goal] = None
             characters.update(goal.instruction)
     counted = {name: count for name, count in sorted(skipped.items()) if count}
+    left_out = {name: count for name, count in counted.items() if name != WITHOUT_PRICE}
     if len(goals) < 2:
-        described = ", ".join(f"{count} {name}" for name, count in counted.items()) or "nothing"
+        described = ", ".join(f"{count} {name}" for name, count in left_out.items()) or "nothing"
         raise ValueError(
             f"{source}: {len(known)} products have {len(goals)} goals; 2 at least are needed, one to train and one to "
             f"validate with. Left out were: {described}"
@@ -126,9 +127,10 @@ def write_catalogue(
     }
     database.executemany("INSERT INTO facts VALUES (?, ?)", [(n, json.dumps(value)) for n, value in facts.items()])
     database.commit()
-    if left_out := {name: count for name, count in counted.items() if name not in KEPT}:
+    if counted:
         first = f"; the first broken row: {writing.first_broken}" if writing.first_broken else ""
-        logger.warning("%s: left out are %s%s", source, left_out, first)
+        priced = f"; {counted[WITHOUT_PRICE]} products without a price cost $100" if WITHOUT_PRICE in counted else ""
+        logger.warning("%s: left out: %s%s%s", source, left_out or "nothing", first, priced)
     return index
 
 
@@ -162,7 +164,7 @@ class _Writing:
             if not written.rowcount:
                 self.skipped["repeated_products"] += 1
                 continue
-            self.skipped["products_without_price"] += not has_price
+            self.skipped[WITHOUT_PRICE] += not has_price
             self.characters.update(product.asin, product.title, product.description, *product.features)
             self.characters.update(
                 *product.options, *(value for values in product.options.values() for value in values)

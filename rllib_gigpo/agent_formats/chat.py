@@ -16,10 +16,12 @@ _THINK = "<think>"
 
 # A user message: a text, or texts and the indices of images in their order.
 Message = str | Sequence[str | int]
+# Worked examples, as earlier turns of the conversation: (user message, answer of the assistant).
+Examples = Sequence[tuple[str, str]]
 
 
-def encode_prompt(tokenizer: PreTrainedTokenizerBase, user_message: str) -> np.ndarray:
-    """Token ids, int32[P], of a conversation with one user message, ready for the assistant's answer.
+def encode_prompt(tokenizer: PreTrainedTokenizerBase, user_message: str, examples: Examples = ()) -> np.ndarray:
+    """Token ids, int32[P], of a conversation that ends with a user message, ready for the assistant's answer.
 
     What an environment shows never becomes a special token: where a message holds the text of one, as "<|im_end|>", the
     text is spelled out in ordinary tokens, and what belongs to the chat template stays as it is. Any other message is
@@ -28,11 +30,11 @@ def encode_prompt(tokenizer: PreTrainedTokenizerBase, user_message: str) -> np.n
     Raises:
         ValueError: The tokenizer has no chat template, or cannot spell a special token out.
     """
-    return _encode(tokenizer, user_message)
+    return _encode(tokenizer, user_message, examples)
 
 
 def encode_prompt_with_images(
-    tokenizer: PreTrainedTokenizerBase, user_message: str, num_images: int
+    tokenizer: PreTrainedTokenizerBase, user_message: str, num_images: int, examples: Examples = ()
 ) -> tuple[np.ndarray, list[int]]:
     """As `encode_prompt`, of a message with the marks of images (see `image_marks`).
 
@@ -45,7 +47,7 @@ def encode_prompt_with_images(
     """
     parts = split_at_marks(user_message, num_images)
     shown = [part for part in parts if isinstance(part, int)]
-    return _encode(tokenizer, parts if shown else user_message), shown
+    return _encode(tokenizer, parts if shown else user_message, examples), shown
 
 
 def answer_prefix(tokenizer: PreTrainedTokenizerBase) -> str:
@@ -60,7 +62,7 @@ def answer_prefix(tokenizer: PreTrainedTokenizerBase) -> str:
     return generation_prompt[start:] if start >= 0 else ""
 
 
-def _encode(tokenizer: PreTrainedTokenizerBase, message: Message) -> np.ndarray:
+def _encode(tokenizer: PreTrainedTokenizerBase, message: Message, examples: Examples) -> np.ndarray:
     if not tokenizer.chat_template:
         raise ValueError(
             f"the tokenizer of {tokenizer.name_or_path!r} has no chat template; use an instruction-tuned model, "
@@ -69,18 +71,21 @@ def _encode(tokenizer: PreTrainedTokenizerBase, message: Message) -> np.ndarray:
     special = set(tokenizer.all_special_ids) | {i for i, t in tokenizer.added_tokens_decoder.items() if t.special}
     texts = [part for part in _parts(message) if isinstance(part, str)]
     if any(not special.isdisjoint(tokenizer.encode(text, add_special_tokens=False)) for text in texts):
-        return np.asarray(_spelled_out(tokenizer, message, special), np.int32)
+        return np.asarray(_spelled_out(tokenizer, message, examples, special), np.int32)
     # return_dict=False: transformers 5 otherwise answers with a BatchEncoding.
-    ids = _apply(tokenizer, message, tokenize=True, return_dict=False)
+    ids = _apply(tokenizer, message, examples, tokenize=True, return_dict=False)
     return np.asarray(ids, np.int32)
 
 
-def _spelled_out(tokenizer: PreTrainedTokenizerBase, message: Message, special: set[int]) -> list[int]:
-    """The prompt's ids, with every special token of the message's texts as ordinary ones."""
+def _spelled_out(
+    tokenizer: PreTrainedTokenizerBase, message: Message, examples: Examples, special: set[int]
+) -> list[int]:
+    """The prompt's ids, with every special token of the message's texts as ordinary ones; examples stay as they are."""
     parts = _parts(message)
     # For texts that must not be read as anything else; no control character is trimmed or split by a template.
     stand_ins = [part if isinstance(part, int) else f"\x00message {i}\x00" for i, part in enumerate(parts)]
-    rest = _apply(tokenizer, str(stand_ins[0]) if isinstance(message, str) else stand_ins, tokenize=False)
+    shown = str(stand_ins[0]) if isinstance(message, str) else stand_ins
+    rest = _apply(tokenizer, shown, examples, tokenize=False)
     ids: list[int] = []
     for part, stand_in in zip(parts, stand_ins, strict=True):
         if isinstance(part, int):
@@ -111,9 +116,12 @@ def _parts(message: Message) -> list[str | int]:
     return [message] if isinstance(message, str) else list(message)
 
 
-def _apply(tokenizer: PreTrainedTokenizerBase, message: Message, **options: Any) -> Any:
+def _apply(tokenizer: PreTrainedTokenizerBase, message: Message, examples: Examples = (), **options: Any) -> Any:
     content: Any = message
     if not isinstance(message, str):
         content = [{"type": "image"} if isinstance(part, int) else {"type": "text", "text": part} for part in message]
-    conversation = [{"role": "user", "content": content}]
+    conversation: list[dict[str, Any]] = []
+    for asked, answered in examples:
+        conversation += [{"role": "user", "content": asked}, {"role": "assistant", "content": answered}]
+    conversation.append({"role": "user", "content": content})
     return tokenizer.apply_chat_template(conversation, **{"add_generation_prompt": True, **options})

@@ -154,7 +154,8 @@ def _table(results: Mapping[str, Any]) -> Table:
         table.add_row(name, _text(results[name]))
     for task_type, own in results["success_rate_by_task_type"].items():
         table.add_row(f"success_rate of {task_type} ({own['tasks']} tasks)", _text(own["success_rate"]))
-    for group in ("endings", "invalid_reasons", "env_failure_causes", "request_failure_causes"):
+    causes = ("env_failure_causes", "service_failure_causes", "request_failure_causes")
+    for group in ("endings", "invalid_reasons", *causes):
         for name, count in results[group].items():
             if count:
                 table.add_row(f"{group}/{name}", str(count))

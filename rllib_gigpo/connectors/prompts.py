@@ -12,7 +12,7 @@ from ray.rllib.connectors.connector_v2 import ConnectorV2
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
 from rllib_gigpo.agent_formats.agent_format import HistoryLength
-from rllib_gigpo.agent_formats.chat import encode_prompt, encode_prompt_with_images
+from rllib_gigpo.agent_formats.chat import Examples, encode_prompt, encode_prompt_with_images
 from rllib_gigpo.agent_formats.image_marks import image_mark
 from rllib_gigpo.agent_formats.prompt_template import PromptTemplate, Turn
 from rllib_gigpo.columns import ADMISSIBLE_ACTIONS, PROMPT_IDS, PROMPT_IMAGES
@@ -68,9 +68,10 @@ class PromptBuilder(ConnectorV2):
     batch[PROMPT_OVERFLOW].
     """
 
-    def __init__(self, *, prompt_template: str, max_prompt_tokens: int, **kwargs: Any):
+    def __init__(self, *, prompt_template: str, max_prompt_tokens: int, examples: Examples = (), **kwargs: Any):
         super().__init__(**kwargs)
         self.template = PromptTemplate(prompt_template)
+        self.examples = examples
         self.max_prompt_tokens = max_prompt_tokens
 
     def __call__(
@@ -114,8 +115,8 @@ class PromptBuilder(ConnectorV2):
         except Exception as error:  # a template computes: it may divide by zero, or ask for a file
             raise ValueError(f"prompt_template cannot be rendered at step {len(episode)}: {error}") from error
         if not images:
-            return encode_prompt(rl_module.tokenizer, message), ()
-        prompt_ids, order = encode_prompt_with_images(rl_module.tokenizer, message, len(images))
+            return encode_prompt(rl_module.tokenizer, message, self.examples), ()
+        prompt_ids, order = encode_prompt_with_images(rl_module.tokenizer, message, len(images), self.examples)
         shown = tuple(images[index] for index in order)
         return rl_module.with_image_tokens(prompt_ids, shown), shown
 

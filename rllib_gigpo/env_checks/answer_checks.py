@@ -169,7 +169,8 @@ def check_truncation(trajectories: Trajectories) -> CheckResult:
     """A step limit comes as `truncated`.
 
     Episodes of "" that all end unwon after the same number of steps, which random episodes reach and never pass, have
-    met a step limit.
+    met a step limit; unless the environment tells no admissible actions: then random words may be as invalid as "", and
+    a game that ends for that is only lost.
     """
     whole = [trajectory for trajectory in trajectories if not trajectory.error and trajectory.last.ended]
     empty = [trajectory for trajectory in whole if trajectory.policy == "empty"]
@@ -180,7 +181,8 @@ def check_truncation(trajectories: Trajectories) -> CheckResult:
     lengths = sorted({len(trajectory.actions) for trajectory in empty})
     longest = max((len(trajectory.actions) for trajectory in whole if trajectory.policy == "random"), default=0)
     unwon = not any(any(trajectory.last.values(WON)) for trajectory in empty)
-    if len(empty) > 1 and len(lengths) == 1 and unwon and longest == lengths[0]:
+    can_play = any(moment.values(ADMISSIBLE_ACTIONS) for trajectory in whole for moment in trajectory.moments)
+    if can_play and len(empty) > 1 and len(lengths) == 1 and unwon and longest == lengths[0]:
         seen = f"episodes that do nothing are terminated after {longest} steps, and none is longer"
         return failed("truncation", seen, "a step limit must set truncated=True and terminated=False")
     return not_applicable("truncation", f"no step limit was met in {len(whole)} episodes")

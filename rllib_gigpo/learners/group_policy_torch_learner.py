@@ -280,6 +280,7 @@ class GroupPolicyTorchLearner(ShardedTorchLearner):
             entropy=entropy,
             gap=(old_logp - rollout_logp).abs(),
             attention_mask=batch["attention_mask"],
+            num_row_tokens=batch["num_row_tokens"],
             reference_kl=reference_kl,
         )
         return total

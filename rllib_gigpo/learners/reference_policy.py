@@ -10,6 +10,7 @@ from transformers import PreTrainedModel
 
 from rllib_gigpo.rl_modules.causal_lm_rl_module import CausalLMRLModule
 from rllib_gigpo.rl_modules.lora import adapter_disabled, has_adapter
+from rllib_gigpo.rl_modules.shared_prefix_attention import enable_shared_prefixes, has_shared_prefixes
 
 
 def is_reference_needed(kl_coeff: float | Sequence[Sequence[float]]) -> bool:
@@ -37,6 +38,8 @@ class ReferencePolicy:
         self.network = module.lm
         if not has_adapter(module.lm):
             self.network = module.load_base().requires_grad_(False).to(device)
+            if has_shared_prefixes(module.lm):
+                enable_shared_prefixes(self.network)
             shard(self.network)
 
     def logits(self, batch: dict[str, Any]) -> torch.Tensor:

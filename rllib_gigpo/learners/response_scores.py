@@ -10,18 +10,24 @@ import torch
 
 from rllib_gigpo.learners.equal_passes import equal_passes, filler_row
 from rllib_gigpo.learners.losses import token_log_probs
-from rllib_gigpo.learners.micro_batches import micro_batches, pad_rows
+from rllib_gigpo.learners.micro_batches import pad_rows
+from rllib_gigpo.learners.shared_prefixes import pack_trie, split_into_passes
+from rllib_gigpo.rl_modules.shared_prefix_attention import SHARED_PREFIXES, TrieAttention, has_shared_prefixes
 from rllib_gigpo.rl_modules.weights import array_to_tensor
 from rllib_gigpo.rows import TokenRows, packed_indices
 
 
-def micro_batch_tensors(rows: TokenRows, *, pad_id: int, device: torch.device | str) -> dict[str, Any]:
-    """K rows with M response tokens on the device: the fields of `PaddedRows` and advantages float32[K],
-    response_lengths int64[K], rollout_logp float32[M]; old_logp, reference_logp, token_advantages, values and
-    value_targets, float32[M] or None each; and images, object[K] or None, handles whose pixels stay where they are."""
+def micro_batch_tensors(
+    rows: TokenRows, shares_prefixes: bool = False, *, pad_id: int, device: torch.device | str
+) -> dict[str, Any]:
+    """K rows with M response tokens on the device: advantages float32[K], response_lengths int64[K], rollout_logp
+    float32[M]; old_logp, reference_logp, token_advantages, values and value_targets, float32[M] or None each; images,
+    object[K] or None, handles whose pixels stay where they are; num_row_tokens, a number; and the fields of
+    `PaddedRows`, or, with `shares_prefixes`, of `TrieRows`, their attention as a `TrieAttention` in SHARED_PREFIXES."""
     arrays = {
-        **vars(pad_rows(rows, pad_id)),
+        **(_trie(rows, device) if shares_prefixes else vars(pad_rows(rows, pad_id))),
         "images": rows.images,
+        "num_row_tokens": rows.num_tokens,
         "advantages": rows.advantages,
         "response_lengths": rows.response_lengths,
         "rollout_logp": rows.rollout_logp,
@@ -35,6 +41,14 @@ def micro_batch_tensors(rows: TokenRows, *, pad_id: int, device: torch.device | 
         name: array_to_tensor(value).to(device) if isinstance(value, np.ndarray) and name != "images" else value
         for name, value in arrays.items()
     }
+
+
+def _trie(rows: TokenRows, device: torch.device | str) -> dict[str, Any]:
+    """The fields of the rows' `TrieRows`, see `micro_batch_tensors`."""
+    trie = vars(pack_trie(rows))
+    parts = [tuple(array_to_tensor(array).to(device) for array in part) for part in trie.pop("attention")]
+    attention = TrieAttention(parts, array_to_tensor(trie.pop("attended_index")).to(device))  # type: ignore[arg-type]
+    return {**trie, SHARED_PREFIXES: attention}
 
 
 def score_responses(
@@ -81,13 +95,13 @@ def score_tokens(
     device: torch.device | str,
 ) -> np.ndarray:
     """As `score_responses`, with any score: `scores_of` gives float32[M_i], one per response token of a micro-batch."""
-    groups = equal_passes(micro_batches(rows.lengths, micro_batch_tokens), network, device)
+    passes = split_into_passes(rows, micro_batch_tokens, share_prefixes=has_shared_prefixes(network))
     scores = np.empty(rows.num_response_tokens, np.float32)
-    for group in groups:
-        part = rows.take(group) if len(group) else filler_row(pad_id)
-        of_part = scores_of(micro_batch_tensors(part, pad_id=pad_id, device=device))
-        if len(group):
-            scores[packed_indices(rows.response_lengths, group)] = of_part.cpu().numpy()
+    for part, shares_prefixes in equal_passes(passes, network, device):
+        rows_of_part = rows.take(part) if len(part) else filler_row(pad_id)
+        of_part = scores_of(micro_batch_tensors(rows_of_part, shares_prefixes, pad_id=pad_id, device=device))
+        if len(part):
+            scores[packed_indices(rows.response_lengths, part)] = of_part.cpu().numpy()
     return scores
 
 

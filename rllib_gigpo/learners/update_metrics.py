@@ -27,6 +27,7 @@ _SUMS = (
     "micro_batches",
     "padded",
     "padding",
+    "row_tokens",
 )
 _MAXIMA = ("ratio_max", "gap_max", "gradient_norm")
 
@@ -75,6 +76,8 @@ class MiniBatchMetrics:
         gradient_norm: global norm before clipping.
         sampler_learner_gap_mean: |old log-prob − the sampler's log-prob| per token.
         padding_share: of the tokens in forward passes.
+        shared_prefix_share: of the tokens of the rows in the loss, that which was not computed again since an earlier
+            row of the micro-batch begins with the same tokens.
         rows_in_loss_share.
         weights_version_lag_mean: 0 where the very weights that the update starts from sampled the rows.
     Maxima: ratio_max, sampler_learner_gap_max.
@@ -111,6 +114,7 @@ class MiniBatchMetrics:
         entropy: torch.Tensor,
         gap: torch.Tensor,
         attention_mask: torch.Tensor,
+        num_row_tokens: int,
         reference_kl: torch.Tensor | None = None,
     ) -> None:
         """Adds a micro-batch of M response tokens.
@@ -120,7 +124,8 @@ class MiniBatchMetrics:
             total: A scalar, the sum of all terms of its loss.
             entropy: float[M].
             gap: float[M], |old log-prob − the sampler's|.
-            attention_mask: int64[K, L], 0 at padding.
+            attention_mask: int64[…], of the tokens in the pass, 0 at padding.
+            num_row_tokens: Of the rows, each with its prefix.
             reference_kl: float[M], k3 estimates; None without a reference policy.
         """
         size = attention_mask.numel()
@@ -138,6 +143,7 @@ class MiniBatchMetrics:
             "micro_batches": loss.tokens.new_ones(()),
             "padded": loss.tokens.new_full((), size),
             "padding": size - attention_mask.sum(),
+            "row_tokens": loss.tokens.new_full((), num_row_tokens),
         }
         self._sums += torch.stack([values[name].detach().to(torch.float64) for name in _SUMS])
         self._raise_maxima(ratio_max=loss.ratio_max, gap_max=gap.max())
@@ -177,6 +183,7 @@ class MiniBatchMetrics:
         self._log("sampler_learner_gap_max", values["gap_max"], reduce="max")
         self._log("gradient_norm", values["gradient_norm"])
         self._log("padding_share", values["padding"] / values["padded"])
+        self._log("shared_prefix_share", 1 - (values["padded"] - values["padding"]) / values["row_tokens"])
         self._log_sum("num_micro_batches", values["micro_batches"])
 
     def _raise_maxima(self, **values: torch.Tensor) -> None:

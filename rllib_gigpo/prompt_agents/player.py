@@ -61,9 +61,14 @@ class PromptedPlayer:
         agent_format: The environment's, or a changed one.
         engine: Answers.
         sampling: How answers are sampled; `agent_format.stop` ends them.
+
+    Raises:
+        ValueError: The agent format has worked examples.
     """
 
     def __init__(self, preset: AgentPreset, agent_format: AgentFormat, engine: ChatEngine, sampling: SamplingParams):
+        if agent_format.examples:
+            raise ValueError("examples: a prompted agent has no turns of conversation; put them into prompt_template")
         self.counts: Counter[str] = Counter()
         self._format = agent_format
         self._engine = engine

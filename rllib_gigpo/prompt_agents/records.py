@@ -17,9 +17,10 @@ ENDINGS = (
     endings.STEP_LIMIT,
     endings.PROMPT_OVERFLOW,
     endings.ENV_FAILURE,
+    endings.SERVICE_FAILURE,
     REQUEST_FAILURE,
 )
-_FAILURES = (endings.PROMPT_OVERFLOW, endings.ENV_FAILURE, REQUEST_FAILURE)
+_FAILURES = (endings.PROMPT_OVERFLOW, endings.ENV_FAILURE, endings.SERVICE_FAILURE, REQUEST_FAILURE)
 
 
 @dataclass
@@ -50,10 +51,10 @@ class Trial:
         """Whether it could not be played to its end."""
         return self.ending in _FAILURES
 
-    def fail(self, ending: str, cause: str, failure: BaseException) -> None:
-        """Ends it by a failure."""
+    def fail(self, ending: str, cause: str, failure: BaseException | str) -> None:
+        """Ends it by a failure, an exception or what is told of one."""
         self.ending, self.failure_cause = ending, cause
-        self.failure = f"{type(failure).__name__}: {failure}"
+        self.failure = failure if isinstance(failure, str) else f"{type(failure).__name__}: {failure}"
 
 
 @dataclass

@@ -51,6 +51,7 @@ def results_of(records: Sequence[TaskRecord], counts: Counter[str], usage: ChatU
         "invalid_reasons": dict(invalid),
         "endings": {name: sum(trial.ending == name for trial in last) for name in ENDINGS},
         "env_failure_causes": _causes(trials, endings.ENV_FAILURE),
+        "service_failure_causes": _causes(trials, endings.SERVICE_FAILURE),
         "request_failure_causes": _causes(trials, REQUEST_FAILURE),
         "failed_reflections": dict(sum((record.failed_reflections for record in records), Counter[str]())),
         "truncated_prompts": counts[TRUNCATED_PROMPTS],

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 
 from rllib_gigpo.agent_formats import ParsedResponse
-from rllib_gigpo.columns import INVALID_REASON, IS_ACTION_VALID, WON
+from rllib_gigpo.columns import INVALID_REASON, IS_ACTION_VALID, SERVICE_FAILURE, SERVICE_FAILURE_DETAILS, WON
 from rllib_gigpo.env_runners import endings
 from rllib_gigpo.env_runners.multi_agent_answers import MultiAgentStart, MultiAgentStep
 from rllib_gigpo.env_runners.rollout_plan import GroupPlan
@@ -106,7 +106,11 @@ class TrialRun:
             info = step.infos[agent_id]
             if not (parsed.is_valid and bool(info.get(IS_ACTION_VALID, True))):
                 trial.invalid[parsed.reason or info.get(INVALID_REASON, "inadmissible_action")] += 1
-        if step.all_terminated:
+        failed = next((info for info in step.infos.values() if info.get(SERVICE_FAILURE)), None)
+        if failed is not None:
+            cause = str(failed[SERVICE_FAILURE])
+            trial.fail(endings.SERVICE_FAILURE, cause, str(failed.get(SERVICE_FAILURE_DETAILS, cause)))
+        elif step.all_terminated:
             won = any(bool(info.get(WON, False)) for info in step.infos.values())
             trial.ending = endings.WON if won else endings.LOST
         elif step.all_truncated:

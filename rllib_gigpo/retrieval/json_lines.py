@@ -43,6 +43,9 @@ def object_of_line(path: Path, number: int, line: bytes) -> dict[str, Any]:
     """The object in a line. Raises ValueError where it holds none."""
     try:
         content = json.loads(line)
+    except json.JSONDecodeError as error:
+        # Its own text counts lines inside of this one.
+        raise ValueError(f"{path}, line {number} is no JSON: {error.msg}, character {error.pos}") from error
     except (ValueError, RecursionError) as error:  # not UTF-8 is a ValueError too
         raise ValueError(f"{path}, line {number} is no JSON: {error}") from error
     if not isinstance(content, dict):

@@ -24,6 +24,11 @@ from rllib_gigpo.rl_modules.model_directory import (
 )
 from rllib_gigpo.rl_modules.model_inputs import ModelInputs, text_inputs
 from rllib_gigpo.rl_modules.sharded_network import is_sharded
+from rllib_gigpo.rl_modules.shared_prefix_attention import (
+    SHARED_PREFIXES,
+    can_share_prefixes,
+    enable_shared_prefixes,
+)
 from rllib_gigpo.rl_modules.weights import array_to_tensor, get_weights, set_weights, tensor_to_array
 from rllib_gigpo.rl_modules.weights_folder import WeightsFolderRLModule
 
@@ -38,6 +43,7 @@ ATTN_IMPLEMENTATION = "attn_implementation"
 LORA = "lora"
 FREEZE_VISION_TOWER = "freeze_vision_tower"
 GRADIENT_CHECKPOINTING = "gradient_checkpointing"
+SHARE_PREFIXES = "share_prefixes"
 
 # Folder of a module's checkpoint that any program which reads Hugging Face models can open.
 HUGGINGFACE_FOLDER = "huggingface"
@@ -51,6 +57,7 @@ def causal_lm_spec(
     lora: LoraSettings | None = None,
     freeze_vision_tower: bool = False,
     gradient_checkpointing: bool = False,
+    share_prefixes: bool = True,
 ) -> RLModuleSpec:
     """The spec of the module that a model directory takes; see `CausalLMRLModule` for the arguments.
 
@@ -73,6 +80,7 @@ def causal_lm_spec(
             LORA: None if lora is None else lora._asdict(),
             FREEZE_VISION_TOWER: freeze_vision_tower,
             GRADIENT_CHECKPOINTING: gradient_checkpointing,
+            SHARE_PREFIXES: share_prefixes,
         },
     )
 
@@ -89,6 +97,8 @@ class CausalLMRLModule(WeightsFolderRLModule):
         freeze_vision_tower: Keeps that of a vision-language model as it is; False (default): trains it too.
         gradient_checkpointing: Computes activations again in the backward pass: less memory, a third more time. False
             (default): keeps them.
+        share_prefixes: Computes a prefix that rows of a micro-batch share once, where the model is one that
+            `can_share_prefixes`. False (default): for each row.
 
     Its state is a flat dict of weights by their names in the model (see `rllib_gigpo.rl_modules.weights`); with an
     adapter, of the adapter's alone. A checkpoint of it holds the same weights in `huggingface/`: a Hugging Face model
@@ -112,8 +122,11 @@ class CausalLMRLModule(WeightsFolderRLModule):
             self.lm.get_submodule(part).requires_grad_(False)
         if self.inference_only:
             self.lm.requires_grad_(False)
-        elif self.model_config.get(GRADIENT_CHECKPOINTING):
+            return
+        if self.model_config.get(GRADIENT_CHECKPOINTING):
             self.checkpoint_gradients()
+        if self.model_config.get(SHARE_PREFIXES) and can_share_prefixes(self.lm):
+            enable_shared_prefixes(self.lm)
 
     @property
     @override(WeightsFolderRLModule)
@@ -170,18 +183,22 @@ class CausalLMRLModule(WeightsFolderRLModule):
         return Probe(probe_token_ids(self.lm.config.get_text_config().vocab_size))
 
     def response_logits(self, lm: PreTrainedModel, batch: Mapping[str, Any]) -> torch.Tensor:
-        """Logits of the response tokens of a padded micro-batch.
+        """Logits of the response tokens of a micro-batch.
 
         Args:
             lm: This model, with whatever weights.
-            batch: As `rllib_gigpo.learners.response_scores.micro_batch_tensors` makes it: what `model_inputs` reads,
-                response_columns R, response_index int64[M].
+            batch: As `rllib_gigpo.learners.response_scores.micro_batch_tensors` makes it: what `model_inputs` reads;
+                response_index int64[M]; of padded rows response_columns R, of a trie SHARED_PREFIXES.
 
         Returns:
             [M, V], in the model's type: row m predicts response token m, rows packed back to back.
         """
+        inputs = self.model_inputs(lm, batch)
+        if SHARED_PREFIXES in batch:
+            shared = {SHARED_PREFIXES: batch[SHARED_PREFIXES]}
+            return lm(**inputs, **shared, use_cache=False, logits_to_keep=batch["response_index"]).logits[0]
         logits = lm(
-            **self.model_inputs(lm, batch),
+            **inputs,
             use_cache=False,
             # A token is predicted one column before its own, so the last column's logits predict nothing here.
             logits_to_keep=batch["response_columns"] + 1,

@@ -19,10 +19,16 @@ from rllib_gigpo.rl_modules.causal_lm_rl_module import (
     GRADIENT_CHECKPOINTING,
     LORA,
     MODEL_PATH,
+    SHARE_PREFIXES,
 )
 from rllib_gigpo.rl_modules.lora import LoraSettings, add_adapter
 from rllib_gigpo.rl_modules.model_directory import load_causal_lm, validate_model_directory
 from rllib_gigpo.rl_modules.module_choice import language_module_class
+from rllib_gigpo.rl_modules.shared_prefix_attention import (
+    SHARED_PREFIXES,
+    can_share_prefixes,
+    enable_shared_prefixes,
+)
 from rllib_gigpo.rl_modules.weights import array_to_tensor, get_weights, set_weights, tensor_to_array
 from rllib_gigpo.rl_modules.weights_folder import WeightsFolderRLModule
 
@@ -85,6 +91,8 @@ class CriticRLModule(WeightsFolderRLModule):
             torch.nn.init.zeros_(parameter)
         if self.model_config.get(GRADIENT_CHECKPOINTING):
             self.checkpoint_gradients()
+        if self.model_config.get(SHARE_PREFIXES) and can_share_prefixes(self.body):
+            enable_shared_prefixes(self.body)
 
     @property
     @override(WeightsFolderRLModule)
@@ -94,8 +102,11 @@ class CriticRLModule(WeightsFolderRLModule):
     @override(RLModule)
     def _forward_train(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, torch.Tensor]:
         """{"values": float32[M]}, one per response token of a micro-batch, see `micro_batch_tensors`."""
-        outputs = self.body(**self._model_inputs(self.body, batch), use_cache=False)
-        hidden = outputs.last_hidden_state[:, -batch["response_columns"] - 1 : -1]
+        shared = {name: batch[name] for name in (SHARED_PREFIXES,) if name in batch}
+        outputs = self.body(**self._model_inputs(self.body, batch), **shared, use_cache=False)
+        hidden = outputs.last_hidden_state
+        if not shared:
+            hidden = hidden[:, -batch["response_columns"] - 1 : -1]
         return {"values": self.head(hidden.flatten(0, 1)[batch["response_index"]].float()).squeeze(-1)}
 
     @override(TorchRLModule)

@@ -145,6 +145,7 @@ def test_the_good_config_is_good():
         (lambda c: c.agent_format(response_parser=["x"]), r"response_parser is \['x'\]; known are"),
         (lambda c: c.agent_format(stop="END"), "stop='END' must be"),
         (lambda c: c.agent_format(stop=["END", 5]), "stop=.*must be"),
+        (lambda c: c.agent_format(examples=[["a question without an answer"]]), "examples=.*pairs of strings"),
     ],
 )
 def test_a_wrong_value_is_named(change, message):
@@ -240,6 +241,7 @@ class _OwnEnv(gym.Env):
         lambda c: c.debugging(seed=2**32 - 1),
         lambda c: c.learners(num_cpus_per_learner="auto", num_gpus_per_learner=0.5),
         lambda c: c.agent_format(stop=["END"], history_length=0, response_parser="think_action"),
+        lambda c: c.agent_format(examples=[["Target: 7. Current: 3", "<action>+</action>"]]),
         lambda c: c.agent_format(history_length="full", response_parser="rllib_gigpo.agent_formats:first_action"),
         lambda c: c.agent_format(
             prompt_template="rllib_gigpo.env_adapters.gym_cards.prompts:EZPOINTS_JSON_PROMPT",

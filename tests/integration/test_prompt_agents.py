@@ -12,7 +12,9 @@ from typer.testing import CliRunner
 
 from rllib_gigpo.cli.main import app
 from rllib_gigpo.env_adapters import embedded_model_path
+from rllib_gigpo.retrieval.serve import bound_socket, url_of
 from tests.openai_server import Reply, ServedModel, chat_server, completion, error
+from tests.search_qa_cases import ROW, write_rows
 
 pytestmark = pytest.mark.integration
 
@@ -152,6 +154,22 @@ def test_a_server_that_never_answers_is_one_clear_error(
     (line,) = (line for line in stderr.splitlines() if line.startswith("Error: "))
     assert re.search(message, line), line
     assert "sk-secret" not in stderr
+
+
+def test_a_search_engine_that_does_not_answer_is_counted_and_where_none_does_an_error(tmp_path: Path) -> None:
+    data = write_rows(tmp_path / "data.jsonl", ROW)
+    with bound_socket("127.0.0.1", 0) as nobody_listens:
+        retriever = {"data": str(data), "retriever_url": url_of(nobody_listens), "retriever_retries": 0}
+        more = ["--episodes", 3, "--concurrency", 1, "--env-config", json.dumps(retriever)]
+        answers = ["<answer>x</answer>", "<search>x</search>", "<search>x</search>"]
+        with chat_server(lambda body, number: Reply(200, completion(answers[number]))) as server:
+            numbers = from_server(server.base_url, "prompt", "SearchQA", *more)
+        with chat_server(lambda body, number: Reply(200, completion(answers[1]))) as server:
+            stderr = from_server(server.base_url, "prompt", "SearchQA", *more, exit_code=1)
+    assert numbers["endings"]["won"] == 1 and numbers["endings"]["service_failure"] == 2
+    assert numbers["service_failure_causes"] == {"RetrieverConnectionError": 2}
+    assert numbers["success_rate"] == 1 / 3
+    assert "all 3 tasks failed (3 service_failure: RetrieverConnectionError)" in stderr
 
 
 def test_a_dry_run_asks_nobody() -> None:

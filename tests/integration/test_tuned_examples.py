@@ -13,6 +13,7 @@ import ray
 from rllib_gigpo.algorithms.ppo import PPOConfig
 from rllib_gigpo.cli.config_file import load_config_file
 from tests.alfworld_cases import needs_alfworld
+from tests.textarena_cases import needs_textarena
 from tests.webshop_cases import needs_webshop
 
 pytestmark = pytest.mark.integration
@@ -32,7 +33,7 @@ TINY = [
     if "\nSource: " not in path.read_text() and "_sweep" not in path.stem and "_smollm2" not in path.stem
 ]
 ITERATIONS = 3
-NEEDS = {"alfworld": needs_alfworld, "webshop": needs_webshop}
+NEEDS = {"alfworld": needs_alfworld, "textarena": needs_textarena, "webshop": needs_webshop}
 # Of an episode. Sokoban's levels must be solvable within the step limit, which 6 is for those of its example.
 MOST_STEPS = 6
 

@@ -160,6 +160,7 @@ def test_broken_rows_and_goals_are_left_out_and_counted(data: Path, caplog: pyte
     assert env.catalogue.num_products == PRODUCTS - 3
     (record,) = caplog.records
     assert "'broken_rows': 3" in record.message and "row 3: B000000002: its 'name' is None" in record.message
+    assert record.message.endswith("; 2 products without a price cost $100")
     assert {"—", "漢", "🎈"} < set(env.observation_space.characters)
     assert env.catalogue.product("B000000000").price_tag == "$100.0"
     asins = {env.catalogue.goal(number).asin for number in range(env.catalogue.num_goals)}

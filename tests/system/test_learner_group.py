@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from rllib_gigpo.inference.weights_probe import probe_gap
 from rllib_gigpo.learners.group_policy_torch_learner import GroupPolicyTorchLearner
 from rllib_gigpo.rl_modules.lora import LoraSettings
 from rllib_gigpo.rows import TokenRows
-from tests.learner_cases import batch_of, build_learner_group, max_difference, random_rows, weights_of
+from tests.learner_cases import batch_of, build_learner_group, max_difference, random_rows, sharing_rows, weights_of
 from tests.tiny_models import save_tiny_model
 
 pytestmark = pytest.mark.system
@@ -46,9 +46,12 @@ def _states(group: LearnerGroup) -> list[dict[str, np.ndarray]]:
     return [result.get()[DEFAULT_MODULE_ID] for result in results]
 
 
-def test_two_learners_with_uneven_and_empty_shards_give_the_weights_of_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("make_rows", [random_rows, sharing_rows])
+def test_two_learners_with_uneven_and_empty_shards_give_the_weights_of_one(
+    tmp_path: Path, make_rows: Callable[[int], TokenRows]
+) -> None:
     directory = save_tiny_model(tmp_path / "model")
-    rows = replace(random_rows(30), in_loss=np.arange(30) % 5 != 0)
+    rows = replace(make_rows(30), in_loss=np.arange(30) % 5 != 0)
     nothing_in_loss = replace(rows, in_loss=np.zeros(30, bool))
     everything, no_rows = np.arange(30), np.arange(0)
     # Each case is one more update of the same learners: rows of learner 0, rows of learner 1.

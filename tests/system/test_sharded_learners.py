@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +25,7 @@ from rllib_gigpo.rl_modules.lora import LoraSettings
 from rllib_gigpo.rl_modules.model_directory import load_causal_lm
 from rllib_gigpo.rl_modules.weights import get_weights
 from rllib_gigpo.rows import TokenRows
-from tests.learner_cases import batch_of, build_learner_group, max_difference, random_rows, weights_of
+from tests.learner_cases import batch_of, build_learner_group, max_difference, random_rows, sharing_rows, weights_of
 from tests.tiny_models import save_tiny_model
 
 pytestmark = pytest.mark.system
@@ -53,9 +53,12 @@ def _update(group: LearnerGroup, shards: list[TokenRows]) -> list[dict[str, floa
     return [{name: float(stats.peek()) for name, stats in result[DEFAULT_MODULE_ID].items()} for result in results]
 
 
-def test_sharded_learners_with_uneven_and_empty_shards_give_the_weights_of_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("make_rows", [random_rows, sharing_rows])
+def test_sharded_learners_with_uneven_and_empty_shards_give_the_weights_of_one(
+    tmp_path: Path, make_rows: Callable[[int], TokenRows]
+) -> None:
     directory = save_tiny_model(tmp_path / "model")
-    rows = replace(random_rows(30), in_loss=np.arange(30) % 5 != 0)
+    rows = replace(make_rows(30), in_loss=np.arange(30) % 5 != 0)
     everything, no_rows = np.arange(30), np.arange(0)
     # Plain gradient descent, to which a KL to the reference and clipping of gradients are added.
     settings: dict[str, Any] = {"micro_batch_tokens": 150, "kl_coeff": 0.5, "grad_clip": 0.1}

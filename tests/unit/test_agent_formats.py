@@ -122,6 +122,9 @@ def test_templates_and_formats_pickle() -> None:
         ({"response_parser": "no_such_module:parse"}, "response_parser='no_such_module:parse' cannot be imported"),
         ({"stop": "</action>"}, "tuple"),
         ({"stop": ("",)}, "non-empty"),
+        ({"examples": (("only one",),)}, "pairs of strings"),
+        ({"examples": ["no tuple"]}, "pairs of strings"),
+        ({"examples": (("question", ""),)}, "pairs of strings"),
     ],
 )
 def test_a_wrong_agent_format_is_refused(options: dict, message: str) -> None:

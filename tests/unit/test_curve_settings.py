@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import typer
 
+from rllib_gigpo.env_adapters.search_qa import TINY_OPTIONS
 from rllib_gigpo.env_adapters.sokoban import EASY_LEVELS
 from rllib_gigpo.registry import algorithm_class, algorithm_names
 
@@ -98,8 +99,9 @@ def test_two_agents_are_trained_with_one_module_and_with_one_each(settings: Any)
     }
 
 
-def test_sokobans_levels_are_those_its_model_knows(settings: Any) -> None:
+def test_sokobans_levels_and_searches_are_those_their_models_know(settings: Any) -> None:
     assert settings.SUITES["sokoban"].env_config == EASY_LEVELS
+    assert settings.SUITES["search_qa"].env_config.items() >= TINY_OPTIONS.items()
 
 
 def test_an_unknown_run_is_an_error(settings: Any) -> None:

@@ -70,6 +70,13 @@ def test_importing_the_package_imports_neither_ray_nor_torch() -> None:
     assert done.stdout.strip() == ""
 
 
+def test_experts_bring_no_torch_which_would_hide_what_an_environment_keeps_in_memory() -> None:
+    modules = ", ".join(f"rllib_gigpo.env_adapters.{name}.expert" for name in ("household", "search_qa", "sokoban"))
+    code = f"import sys, {modules}; print(*{{'torch', 'transformers', 'ray.rllib'}} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
+
+
 def test_the_build_stops_where_a_link_is_a_text_file(tmp_path: Path) -> None:
     # What unpacking an archive without symbolic links leaves behind.
     package = tmp_path / "rllib_gigpo"

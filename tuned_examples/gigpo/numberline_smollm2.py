@@ -8,13 +8,13 @@ this gets has not been measured.
 """
 
 from rllib_gigpo.algorithms.gigpo import GiGPOConfig
-from rllib_gigpo.tuned_examples.gigpo.numberline_smollm2_lora import PROMPT
+from rllib_gigpo.tuned_examples.gigpo.numberline_smollm2_lora import EXAMPLES
 
 config = (
     GiGPOConfig()
     .environment("NumberLine", env_config={"max_position": 2, "max_steps": 2})
     .language_model(model_path="models/smollm2-135m-instruct")
-    .agent_format(prompt_template=PROMPT)
+    .agent_format(prompt_template="{{ observation }}", examples=EXAMPLES)
     .generation(max_prompt_tokens=128, max_response_tokens=24)
     # A tenth of the adapter's rate.
     .training(group_size=8, groups_per_iteration=4, num_minibatches=1, lr=2e-5, weight_decay=0.0)

@@ -3,30 +3,23 @@
     make smollm2
     rllib train file tuned_examples/gigpo/numberline_smollm2_lora.py
 
-Two worked examples in the prompt show the form of a reply. The line has three numbers, so that the whole game is to
-tell the greater number from the smaller one, and an iteration samples 64 replies at most. How far this
-gets has not been measured.
+Two worked examples, as turns of the conversation, show the form of a reply. The line has three numbers, so that the
+whole game is to tell the greater number from the smaller one, and an iteration samples 64 replies at most. How far
+this gets has not been measured.
 """
 
 from rllib_gigpo.algorithms.gigpo import GiGPOConfig
 
-PROMPT = """\
-Reply in the form of the examples.
-
-Target: 7. Current: 3
-<think>7 > 3</think><action>+</action>
-
-Target: 4. Current: 8
-<think>4 < 8</think><action>-</action>
-
-{{ observation }}
-"""
+EXAMPLES = [
+    ("Target: 7. Current: 3", "<think>7 > 3</think><action>+</action>"),
+    ("Target: 4. Current: 8", "<think>4 < 8</think><action>-</action>"),
+]
 
 config = (
     GiGPOConfig()
     .environment("NumberLine", env_config={"max_position": 2, "max_steps": 2})
     .language_model(model_path="models/smollm2-135m-instruct", lora_rank=32, lora_alpha=64)
-    .agent_format(prompt_template=PROMPT)
+    .agent_format(prompt_template="{{ observation }}", examples=EXAMPLES)
     .generation(max_prompt_tokens=128, max_response_tokens=24)
     .training(group_size=8, groups_per_iteration=4, num_minibatches=1, lr=2e-4, weight_decay=0.0)
     .evaluation(evaluation_duration=16)

@@ -3,33 +3,30 @@
     make smollm2
     rllib train file tuned_examples/gigpo/sokoban_smollm2_lora.py
 
-Levels are won by one or two moves. Two worked examples in the prompt show the form of a reply. For all weights instead
-of an adapter: --config '{"lora_rank": null, "lora_alpha": null, "lr": 2e-5}'. How far this gets has not been
-measured.
+Levels are won by one or two moves. Two worked examples, as turns of the conversation, show the form of a reply. For all
+weights instead of an adapter: --config '{"lora_rank": null, "lora_alpha": null, "lr": 2e-5}'. How far this gets has
+not been measured.
 """
 
 from rllib_gigpo.algorithms.gigpo import GiGPOConfig
 
-PROMPT = """\
-Push the box X onto the target O: # wall, _ floor, P you. Answer up, down, left or right. Reply in the form of the \
-examples.
-
+TASK = "Push the box X onto the target O: # wall, _ floor, P you. Answer up, down, left or right.\n"
+RIGHT = """\
 # # # # #
 # _ _ _ #
 # P X O #
 # _ _ _ #
-# # # # #
-<think>The box is right of me.</think><action>right</action>
-
+# # # # #"""
+UP = """\
 # # # # #
 # _ O _ #
 # _ X _ #
 # _ P _ #
-# # # # #
-<think>The box is above me.</think><action>up</action>
-
-{{ observation }}
-"""
+# # # # #"""
+EXAMPLES = [
+    (TASK + RIGHT, "<think>The box is right of me.</think><action>right</action>"),
+    (TASK + UP, "<think>The box is above me.</think><action>up</action>"),
+]
 
 config = (
     GiGPOConfig()
@@ -45,8 +42,8 @@ config = (
         },
     )
     .language_model(model_path="models/smollm2-135m-instruct", lora_rank=32, lora_alpha=64)
-    .agent_format(prompt_template=PROMPT)
-    .generation(max_prompt_tokens=320, max_response_tokens=32)
+    .agent_format(prompt_template=TASK + "{{ observation }}", examples=EXAMPLES)
+    .generation(max_prompt_tokens=400, max_response_tokens=32)
     .training(
         group_size=8, groups_per_iteration=8, num_minibatches=1, lr=2e-4, weight_decay=0.0, advantage_std_floor=1.0
     )
