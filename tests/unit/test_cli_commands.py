@@ -180,3 +180,11 @@ def test_an_example_s_file_is_printed_as_it_is() -> None:
     from rllib_gigpo.tuned_examples.gigpo import ezpoints_text_tiny
 
     assert run("example", "get", EXAMPLE).stdout == Path(ezpoints_text_tiny.__file__).read_text()
+
+
+def test_what_keeps_checkpoints_and_where_is_asked_for_in_one_way(tmp_path: Path) -> None:
+    train = [*TRAIN, "--config", f"{{{MODEL}}}"]
+    by_tune = [*train, "--storage-path", str(tmp_path / "runs"), "--keep-best", "min-a", "--num-samples", "2"]
+    assert re.search(r"--keep-best a is of one training .*--checkpoint-score-attr", error_of(*by_tune))
+    assert not (tmp_path / "runs").exists()
+    assert "storage path s3:/bucket/runs is a URI" in error_of(*train, "--storage-path", "s3://bucket/runs")
