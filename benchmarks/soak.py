@@ -1,6 +1,6 @@
-"""Long runs of the environments, and the page that says what came out.
+"""Long runs of the environments and of resuming, and the page that says what came out.
 
-    python benchmarks/soak.py                         all parts: about a quarter of an hour, most of it for ALFWorld
+    python benchmarks/soak.py                         all parts: about half an hour, most for ALFWorld and Resume
     python benchmarks/soak.py NumberLine ALFWorld     some of them; the page keeps the others
 
 Each part runs in a process of its own, and then has its place in docs/soak.md. Exits with an error where a check fails.
@@ -30,10 +30,10 @@ PAGE = Path(__file__).parents[1] / "docs" / "soak.md"
 EPISODES = 1000
 
 
-def soak_alfworld(what: str, **options: Any) -> list[CheckResult]:
-    """Calls a function of the module soak_alfworld."""
-    # Imported for these parts alone: it brings RLlib, hundreds of megabytes in which a leak of another part is lost.
-    results: list[CheckResult] = getattr(import_module("soak_alfworld"), what)(**options)
+def soak(module: str, what: str, **options: Any) -> list[CheckResult]:
+    """Calls a function of a module."""
+    # Imported for its parts alone: it brings RLlib, hundreds of megabytes in which a leak of another part is lost.
+    results: list[CheckResult] = getattr(import_module(module), what)(**options)
     return results
 
 
@@ -42,10 +42,11 @@ PARTS: Mapping[str, Callable[[], list[CheckResult]]] = {
         name: partial(soak_environment, name, episodes=EPISODES)
         for name in sorted(EXPERTS, key=lambda n: (n.startswith("ALFWorld"), n))
     },
-    "ALFWorld-splits": partial(soak_alfworld, "splits", games=2),
-    "ALFWorld-workers": partial(soak_alfworld, "in_workers", episodes=200),
-    "ALFWorld-stock": partial(soak_alfworld, "beside_stock", games=1, steps=20),
-    "ALFWorld-anchors": partial(soak_alfworld, "anchor_states"),
+    "ALFWorld-splits": partial(soak, "soak_alfworld", "splits", games=2),
+    "ALFWorld-workers": partial(soak, "soak_alfworld", "in_workers", episodes=200),
+    "ALFWorld-stock": partial(soak, "soak_alfworld", "beside_stock", games=1, steps=20),
+    "ALFWorld-anchors": partial(soak, "soak_alfworld", "anchor_states"),
+    "Resume": partial(soak, "soak_resume", "resume"),
 }
 
 HEAD = f"""\
@@ -61,6 +62,9 @@ too; ratios are measured side by side.
 * **memory**: resident memory of the process that plays at random, after {WARM_UP:.0%} of the episodes and at the end.
   It may grow by {MOST_GROWTH_MB:g} MiB: a leak of 5 KiB an episode is more than that, an allocator that takes a block
   now and then is less.
+* **seed N** of Resume: a training is killed with -9 at a moment that the seed draws, and resumed. The next update, and
+  with Tune the last, must be that of an uninterrupted run within 1e-6, on the same tasks, with the same counters and
+  learning rate.
 """
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 import tempfile
 from typing import Any, Self
 
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.utils.annotations import override
+from ray.util.debug import log_once
 
 from rllib_gigpo.algorithms.group_policy.checkpoints import (
     check_checkpoint,
@@ -18,6 +20,9 @@ from rllib_gigpo.algorithms.group_policy.checkpoints import (
 )
 from rllib_gigpo.algorithms.group_policy.evaluation_panel import EvaluationPanel
 from rllib_gigpo.algorithms.group_policy.reusable_algorithm import ReusableAlgorithm
+from rllib_gigpo.algorithms.group_policy.weight_loading import load_weights, weight_folders
+
+logger = logging.getLogger(__name__)
 
 EVALUATION_PANEL_FILE = "evaluation_panel.json"
 
@@ -64,7 +69,7 @@ class CheckpointedAlgorithm(ReusableAlgorithm):
         """Goes back, or on, to a checkpoint, of any number of env runners and learners; the runners get its weights.
 
         Args:
-            path: A path, or a URI.
+            path: A path, or a URI. It holds pickles, which can run any code: trust its origin.
             component: Restores this component alone, from its own directory `path`.
             filesystem: Of the path, where that is no local path or URI.
             kwargs: RLlib's own.
@@ -76,6 +81,7 @@ class CheckpointedAlgorithm(ReusableAlgorithm):
         path, filesystem = locate(path, filesystem)
         if component is None:
             check_checkpoint(path, filesystem, type(self))
+            _tell_what_runs(path)
             self._last_panel = None
         else:
             kwargs["component"] = component
@@ -99,9 +105,31 @@ class CheckpointedAlgorithm(ReusableAlgorithm):
         """
         path, filesystem = locate(path, filesystem)
         check_checkpoint(path, filesystem, cls)
+        _tell_what_runs(path)
         if "config" not in kwargs and (config := config_with_own_model(path, filesystem)) is not None:
             kwargs["config"] = config
         return super().from_checkpoint(path, filesystem=filesystem, **kwargs)
+
+    def load_weights(self, path: Any, *, module_id: str | None = None, filesystem: Any = None) -> None:
+        """Takes the weights of a model, and nothing else: optimizer, schedules, counters and critic stay as they are.
+
+        Reads safetensors, so nothing of `path` is run: for models of others. Every process of a learner must be able to
+        read `path`.
+
+        Args:
+            path: A checkpoint of any algorithm, or a Hugging Face directory of the same architecture; with LoRA, the
+                PEFT directory of an adapter. A path, a URI, or a Ray `Checkpoint`.
+            module_id: The module that gets them; None for every one that acts.
+            filesystem: Of the path, where that is no local path or URI.
+
+        Raises:
+            ValueError: `path` holds neither, or weights are missing, unknown, of another shape, or only there as
+                pickles; the message names them, and the module's weights are as they were.
+        """
+        path, filesystem = locate(path, filesystem)
+        folders = weight_folders(path, filesystem, policies=self.config.policies, module_id=module_id)
+        load_weights(self.learner_group, folders, filesystem)
+        self.deliver_weights()
 
     def _check_learners(self, action: str) -> None:
         """Raises RuntimeError where a learner has failed: RLlib logs the failures of learners' components, no more."""
@@ -110,3 +138,13 @@ class CheckpointedAlgorithm(ReusableAlgorithm):
             raise RuntimeError(
                 f"{all_learners - alive} of {all_learners} learners failed to {action}; the cause is logged above"
             )
+
+
+def _tell_what_runs(path: str) -> None:
+    """Says, once a process, what restoring a checkpoint executes."""
+    if log_once("rllib_gigpo_checkpoint_pickles"):
+        logger.warning(
+            "restoring %s unpickles its *.pkl files, which runs whatever code they name: restore only what you trust. "
+            "load_weights(…) takes a model's weights alone and runs nothing.",
+            path,
+        )

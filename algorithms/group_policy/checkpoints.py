@@ -1,7 +1,8 @@
-"""Checkpoints that are whole or refused: a manifest, written last, names the algorithm and every file with its size."""
+"""Checkpoints that are whole or refused: a manifest, written last, names the algorithm and the digest of every file."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import pickle
 import shutil
@@ -22,15 +23,33 @@ _OWN_MODELS = "learner_group/learner/rl_module/*/huggingface"
 
 
 def locate(path: Any, filesystem: pyarrow.fs.FileSystem | None = None) -> tuple[str, pyarrow.fs.FileSystem]:
-    """Path and filesystem of a checkpoint: a path (made absolute), a URI, or a Ray `Checkpoint`."""
+    """Path and filesystem of a checkpoint: a path (made absolute), a URI of pyarrow or fsspec, or a Ray `Checkpoint`.
+
+    Raises:
+        ValueError: Neither pyarrow nor fsspec knows the URI's scheme, or what it takes is not installed.
+    """
     if not isinstance(path, str | PathLike):
         path, filesystem = path.path, path.filesystem
     if filesystem is not None:
         return str(path), filesystem
     if "://" in str(path):
-        filesystem, path = pyarrow.fs.FileSystem.from_uri(str(path))
+        filesystem, path = _of_uri(str(path))
         return path.rstrip("/"), filesystem
     return str(Path(path).resolve()), pyarrow.fs.LocalFileSystem()
+
+
+def _of_uri(uri: str) -> tuple[pyarrow.fs.FileSystem, str]:
+    try:
+        filesystem, path = pyarrow.fs.FileSystem.from_uri(uri)
+        return filesystem, path
+    except pyarrow.ArrowInvalid as unknown:
+        import fsspec
+
+        try:
+            filesystem, path = fsspec.core.url_to_fs(uri)
+        except (ValueError, ImportError) as error:
+            raise ValueError(f"no checkpoint can be at {uri}: {unknown}; fsspec: {error}") from error
+        return pyarrow.fs.PyFileSystem(pyarrow.fs.FSSpecHandler(filesystem)), path
 
 
 @contextmanager
@@ -50,6 +69,9 @@ def saved_whole(path: str, filesystem: pyarrow.fs.FileSystem) -> Iterator[str]:
         NotADirectoryError: `path` is a file. Nothing was written.
     """
     if not isinstance(filesystem, pyarrow.fs.LocalFileSystem):
+        # From here on, what is there is a mixture of two checkpoints.
+        if filesystem.get_file_info(f"{path}/{MANIFEST_FILE}").is_file:
+            filesystem.delete_file(f"{path}/{MANIFEST_FILE}")
         yield path
         return
     final = Path(path).resolve()
@@ -80,7 +102,13 @@ def saved_whole(path: str, filesystem: pyarrow.fs.FileSystem) -> Iterator[str]:
 
 def write_manifest(path: str, filesystem: pyarrow.fs.FileSystem, algorithm: type) -> None:
     """Lists everything in the directory `path`; to be called when all of it is written."""
-    content = {"algorithm": algorithm.__name__, "bases": _names(algorithm)[1:], "files": _files(path, filesystem)}
+    files = _files(path, filesystem)
+    content = {
+        "algorithm": algorithm.__name__,
+        "bases": _names(algorithm)[1:],
+        "files": files,
+        "sha256": {name: _digest(f"{path}/{name}", filesystem) for name in files},
+    }
     with filesystem.open_output_stream(f"{path}/{MANIFEST_FILE}") as stream:
         stream.write(json.dumps(content, indent=1).encode())
 
@@ -89,8 +117,23 @@ def check_checkpoint(path: str, filesystem: pyarrow.fs.FileSystem, algorithm: ty
     """Checks a checkpoint before anything is read from it; moves back one that a killed process had moved away.
 
     Raises:
-        ValueError: There is none at `path`, it was saved only in part, a file is missing or has another size, or
-            another algorithm saved it. The message names the file, or the algorithms.
+        ValueError: As `check_files`; or another algorithm saved it, which the message names.
+    """
+    manifest = check_files(path, filesystem)
+    saved_by = [manifest["algorithm"], *manifest["bases"]]
+    if algorithm.__name__ not in saved_by and manifest["algorithm"] not in _names(algorithm):
+        raise ValueError(
+            f"{path} is a checkpoint of {manifest['algorithm']} and cannot be restored into {algorithm.__name__}. To "
+            "start from its model, call load_weights(…) with it."
+        )
+
+
+def check_files(path: str, filesystem: pyarrow.fs.FileSystem) -> dict[str, Any]:
+    """Checks that a checkpoint is whole, and every file what was written; returns the manifest.
+
+    Raises:
+        ValueError: There is none at `path`, it was saved only in part, or a file is missing or has another size or
+            content. The message names the file.
     """
     if isinstance(filesystem, pyarrow.fs.LocalFileSystem):
         _bring_back(Path(path))
@@ -103,17 +146,24 @@ def check_checkpoint(path: str, filesystem: pyarrow.fs.FileSystem, algorithm: ty
             "saved it was probably stopped; take an earlier checkpoint."
         )
     with filesystem.open_input_stream(f"{path}/{MANIFEST_FILE}") as stream:
-        manifest = json.loads(stream.read())
+        text = stream.read()
+    try:
+        manifest: dict[str, Any] = json.loads(text)
+    except ValueError as error:
+        raise ValueError(
+            f"the checkpoint {path} is damaged: {MANIFEST_FILE} is no JSON ({error}); take another checkpoint."
+        ) from error
     for name, size in manifest["files"].items():
         if found.get(name) != size:
             problem = f"has {found[name]} bytes instead of {size}" if name in found else "is missing"
             raise ValueError(f"the checkpoint {path} is damaged: {name} {problem}; take another checkpoint.")
-    saved_by = [manifest["algorithm"], *manifest["bases"]]
-    if algorithm.__name__ not in saved_by and manifest["algorithm"] not in _names(algorithm):
-        raise ValueError(
-            f"{path} is a checkpoint of {manifest['algorithm']} and cannot be restored into {algorithm.__name__}. To "
-            "start from its model, set language_model(model_path=…) to the huggingface directory inside of it."
-        )
+    for name, digest in manifest.get("sha256", {}).items():
+        if _digest(f"{path}/{name}", filesystem) != digest:
+            raise ValueError(
+                f"the checkpoint {path} is damaged: {name} has another content than was written (SHA-256); take "
+                "another checkpoint."
+            )
+    return manifest
 
 
 def config_with_own_model(path: str, filesystem: pyarrow.fs.FileSystem) -> dict[str, Any] | None:
@@ -157,6 +207,11 @@ def _check_replaceable(config: dict[str, Any], path: str) -> None:
             f"model_path {config['model_path']!r} of the checkpoint {path} is not there any more. It is {use}, which "
             "the checkpoint does not hold: give from_checkpoint(…, config=…) a config with the model's new path."
         )
+
+
+def _digest(file: str, filesystem: pyarrow.fs.FileSystem) -> str:
+    with filesystem.open_input_stream(file) as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _staging(final: Path) -> Path:

@@ -37,6 +37,9 @@ from rllib_gigpo.algorithms.group_policy.group_credit import advantages_of_modul
 from rllib_gigpo.algorithms.group_policy.group_policy_config import GroupPolicyConfig
 from rllib_gigpo.algorithms.group_policy.kl_in_reward import coefficient_at, kl_penalties
 from rllib_gigpo.algorithms.group_policy.learner_update import update_learners
+from rllib_gigpo.algorithms.group_policy.nested_metrics import nested
+from rllib_gigpo.algorithms.group_policy.overlap import OVERLAP_RESULTS, OverlappedSampling
+from rllib_gigpo.algorithms.group_policy.plans import evaluation_plan, training_plan
 from rllib_gigpo.algorithms.group_policy.sampler_gap import check_sampler_gap
 from rllib_gigpo.algorithms.group_policy.scoring import REFERENCE_LOGP, score_rows
 from rllib_gigpo.algorithms.group_policy.self_play import refresh_opponents
@@ -45,7 +48,7 @@ from rllib_gigpo.columns import GROUP_ID
 from rllib_gigpo.connectors.credit_groups import credit_group_id
 from rllib_gigpo.connectors.token_rows import STEP_ROWS, TOKEN_ROWS
 from rllib_gigpo.env_runners.rollout_metrics import rollout_metrics
-from rllib_gigpo.env_runners.rollout_plan import GroupPlan, RolloutPlan, evaluation_groups
+from rllib_gigpo.env_runners.rollout_plan import RolloutPlan
 from rllib_gigpo.env_runners.runner_answers import Rollout
 from rllib_gigpo.env_runners.runner_group import RunnerGroup
 from rllib_gigpo.env_runners.silence import SilenceWatch
@@ -55,7 +58,6 @@ from rllib_gigpo.learners.update_metrics import SAMPLER_LEARNER_GAP_MEAN
 from rllib_gigpo.report.record_files import records_folder
 from rllib_gigpo.report.trajectory_recorder import TrajectoryRecorder
 from rllib_gigpo.rows import StepRows, TokenRows
-from rllib_gigpo.seeds import derive_seed
 
 logger = logging.getLogger(__name__)
 
@@ -70,6 +72,7 @@ class GroupPolicy(CheckpointedAlgorithm):
     """Base class: a subclass says with `compute_advantages` how credit is assigned within groups."""
 
     config: GroupPolicyConfig
+    _overlap: OverlappedSampling | None = None  # None: every group is of the weights that the update starts from
 
     @classmethod
     @override(Algorithm)
@@ -107,9 +110,10 @@ class GroupPolicy(CheckpointedAlgorithm):
         self._seed = secrets.randbits(31) if self.config.seed is None else self.config.seed
         self._task_cursor = 0
         self._tasks = TaskStream(self._seed, tasks=self.config.tasks, evaluation_tasks=self.config.evaluation_tasks)
+        if self.config.max_weight_lag:
+            self._overlap = OverlappedSampling(self._roll_out, self._next_plan)
         self._group_connector = self.config.build_group_connector()
         self._silence = SilenceWatch(self.config.policies, self.config.may_learn)
-        self._last_panel: EvaluationPanel | None = None
         self._any_finished = False  # whether any trajectory of this process's rollouts has
         self.recorder = TrajectoryRecorder(
             records_folder(self.logdir, self._storage),
@@ -122,7 +126,13 @@ class GroupPolicy(CheckpointedAlgorithm):
     @override(Algorithm)
     def training_step(self) -> None:
         with self.metrics.log_time((TIMERS, ENV_RUNNER_SAMPLING_TIMER)):
-            episodes = self._sample_full() if self.config.dynamic_sampling else self._sample(self._next_plan())
+            if self._overlap is not None:
+                episodes = self._checked(*self._overlap.take())
+                self._overlap.start_next()
+            elif self.config.dynamic_sampling:
+                episodes = self._sample_full()
+            else:
+                episodes = self._sample(self._next_plan())
         if not episodes:
             logger.warning("no rollout group was left to train on in this iteration: the update is skipped")
             return
@@ -133,6 +143,11 @@ class GroupPolicy(CheckpointedAlgorithm):
         with self.metrics.log_time((TIMERS, LEARNER_UPDATE_TIMER)):
             self._update(rows)
             self._refresh_opponents()
+        if self._overlap is not None:
+            self._overlap.settle()
+            self._log(OVERLAP_RESULTS, self._overlap.metrics())
+            if not self._runners.any_alive:
+                return  # they died meanwhile, and get the weights when they are restored
         with self.metrics.log_time((TIMERS, SYNCH_WORKER_WEIGHTS_TIMER)):
             self.deliver_weights()
 
@@ -144,19 +159,13 @@ class GroupPolicy(CheckpointedAlgorithm):
             {"env_runners": metrics} with success_rate, its standard error, panel_size and panel_hash beside the metrics
             of training rollouts. The panel's tasks depend on neither the seed nor the algorithm.
         """
+        self._settle()
         self._call_back("on_evaluate_start")
         evaluation_config = self.evaluation_config
         tasks = self._tasks.evaluation_panel(evaluation_config.evaluation_duration)
-        plan = RolloutPlan(
-            groups=evaluation_groups(tasks, self._seed),
-            group_size=1,
-            min_group_size=1,
-            sampling=evaluation_config.sampling_params(),
-            explore=False,
-        )
         self.restore_env_runners(self.env_runner_group)
-        rollout = self._roll_out(plan)
-        rollout.check_any_finished(len(plan.groups), services_worked=self._any_finished)
+        rollout = self._roll_out(evaluation_plan(evaluation_config, tasks, self._seed))
+        rollout.check_any_finished(len(tasks), services_worked=self._any_finished)
         self._last_panel = EvaluationPanel.from_episodes(
             rollout.episodes, tasks, env=str(self.config.env), env_config=self.config.env_config
         )
@@ -165,8 +174,8 @@ class GroupPolicy(CheckpointedAlgorithm):
             | rollout_metrics(rollout.episodes, rollout.counts)
             | self._last_panel.metrics()
         )
-        self._call_back("on_evaluate_end", evaluation_metrics={ENV_RUNNER_RESULTS: _nested(results)})
-        return {ENV_RUNNER_RESULTS: _nested(results)}
+        self._call_back("on_evaluate_end", evaluation_metrics={ENV_RUNNER_RESULTS: nested(results)})
+        return {ENV_RUNNER_RESULTS: nested(results)}
 
     def deliver_weights(self) -> int:
         """Gives the learners' weights to every env runner, and waits until each has proved that it serves them.
@@ -177,6 +186,7 @@ class GroupPolicy(CheckpointedAlgorithm):
         Raises:
             RuntimeError: A runner does not; see `weight_delivery.deliver_weights`.
         """
+        self._settle()
         delivery = deliver_weights(
             self.learner_group,
             self._runners,
@@ -197,33 +207,28 @@ class GroupPolicy(CheckpointedAlgorithm):
         Returns:
             Their ids.
         """
+        self._settle()
         restored = self._runners.restore()
         if restored:
             self.deliver_weights()
         return restored
 
+    def _settle(self) -> None:
+        """Waits for a rollout that is going on: env runners do one thing at a time."""
+        if self._overlap is not None:
+            self._overlap.settle()
+
     def _next_plan(self, num_groups: int | None = None) -> RolloutPlan:
         """The next groups of the task stream, an iteration's by default; moves the task cursor past them."""
         first = self._task_cursor
         self._task_cursor += self.config.groups_per_iteration if num_groups is None else num_groups
-        return RolloutPlan(
-            groups=tuple(
-                GroupPlan(
-                    group_id=cursor,
-                    task=self._tasks.training_task(cursor),
-                    env_seed=derive_seed(self._seed, "environment", cursor),
-                    sampling_seed=derive_seed(self._seed, "sampling", cursor),
-                )
-                for cursor in range(first, self._task_cursor)
-            ),
-            group_size=self.config.group_size,
-            min_group_size=self.config.min_group_size,
-            sampling=self.config.sampling_params(),
-            budget=self.config.trajectory_budget(),
-        )
+        return training_plan(self.config, self._tasks, self._seed, range(first, self._task_cursor))
 
     def _sample(self, plan: RolloutPlan) -> list[SingleAgentEpisode]:
-        rollout = self._roll_out(plan)
+        return self._checked(plan, self._roll_out(plan))
+
+    def _checked(self, plan: RolloutPlan, rollout: Rollout) -> list[SingleAgentEpisode]:
+        """The episodes of an iteration's rollout, which is logged; raises RuntimeError where all have failed."""
         rollout.check_any_finished(len(plan.groups) * plan.group_size, services_worked=self._any_finished)
         self._log_rollout(rollout)
         return rollout.episodes
@@ -343,6 +348,12 @@ class GroupPolicy(CheckpointedAlgorithm):
         for name, value in metrics.items():
             self.metrics.log_value((prefix, *name.split("/")), value, window=1)
 
+    @override(Algorithm)
+    def cleanup(self) -> None:
+        if self._overlap is not None:
+            self._overlap.stop(self._runners.kill)
+        super().cleanup()
+
     @classmethod
     @override(Algorithm)
     def _should_create_evaluation_env_runners(cls, eval_config: Any) -> bool:
@@ -366,28 +377,21 @@ class GroupPolicy(CheckpointedAlgorithm):
                 components=self._get_subcomponents(COMPONENT_GROUP_CONNECTOR, components),
                 not_components=self._get_subcomponents(COMPONENT_GROUP_CONNECTOR, not_components),
             )
-        return state | {"task_cursor": self._task_cursor, "run_seed": self._seed}
+        # What was sampled ahead is not saved: it is sampled again.
+        ahead = 0 if self._overlap is None else self._overlap.groups_ahead
+        return state | {"task_cursor": self._task_cursor - ahead, "groups_ahead": ahead, "run_seed": self._seed}
 
     @override(Algorithm)
     def set_state(self, state: StateDict) -> None:
+        self._settle()
         super().set_state(state)
         if COMPONENT_GROUP_CONNECTOR in state:
             self._group_connector.set_state(state[COMPONENT_GROUP_CONNECTOR])
         if "task_cursor" in state:
+            if self._overlap is not None:
+                self._overlap.restored(state.get("groups_ahead", 0))
             self._task_cursor = state["task_cursor"]
             self._seed = state["run_seed"]
             self._tasks = TaskStream(self._seed, tasks=self.config.tasks, evaluation_tasks=self.config.evaluation_tasks)
         if COMPONENT_LEARNER_GROUP in state:
             self.deliver_weights()
-
-
-def _nested(metrics: dict[str, Any]) -> dict[str, Any]:
-    """{"a/b": 1} as {"a": {"b": 1}}."""
-    nested: dict[str, Any] = {}
-    for name, value in metrics.items():
-        *parents, leaf = name.split("/")
-        level = nested
-        for parent in parents:
-            level = level.setdefault(parent, {})
-        level[leaf] = value
-    return nested

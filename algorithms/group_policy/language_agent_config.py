@@ -68,6 +68,7 @@ class LanguageAgentConfig(AlgorithmConfig):
         self.env_worker_max_episodes: int | None = None
         self.max_trajectory_steps: int | None = None
         self.max_trajectory_tokens: int | None = None
+        self.max_weight_lag = 0
         # learners()
         self.sharding: Literal["fsdp"] | None = None
         self.mixed_precision = False
@@ -201,6 +202,7 @@ class LanguageAgentConfig(AlgorithmConfig):
         env_worker_max_episodes: int | None = NotProvided,
         max_trajectory_steps: int | None = NotProvided,
         max_trajectory_tokens: int | None = NotProvided,
+        max_weight_lag: int = NotProvided,
         **kwargs: Any,
     ) -> Self:
         """Sets how, and by how many processes, trajectories are rolled out.
@@ -216,6 +218,9 @@ class LanguageAgentConfig(AlgorithmConfig):
             max_trajectory_steps: A training trajectory is cut after so many steps, as truncated. None: no limit but
                 the environment's own.
             max_trajectory_tokens: The same, after the step with which it has sampled so many tokens.
+            max_weight_lag: 1 samples the groups of the next iteration while the learners update on those of this one,
+                so that an update learns from groups of the weights before the last update. 0: of the very weights that
+                it starts from.
             kwargs: RLlib's own: `num_env_runners`, `num_envs_per_env_runner` and others.
         """
         check_keyword_arguments("env_runners", super().env_runners, kwargs, LanguageAgentConfig.env_runners)
@@ -224,7 +229,8 @@ class LanguageAgentConfig(AlgorithmConfig):
         self._set(
             env_worker_memory_limit_mb=env_worker_memory_limit_mb, env_worker_max_episodes=env_worker_max_episodes
         )
-        return self._set(max_trajectory_steps=max_trajectory_steps, max_trajectory_tokens=max_trajectory_tokens)
+        self._set(max_trajectory_steps=max_trajectory_steps, max_trajectory_tokens=max_trajectory_tokens)
+        return self._set(max_weight_lag=max_weight_lag)
 
     @override(AlgorithmConfig)
     def evaluation(self, *, evaluation_tasks: Sequence[Any] | None = NotProvided, **kwargs: Any) -> Self:

@@ -57,6 +57,7 @@ _INTEGERS = {
     "top_k": 0,
     "num_env_runners": 0,
     "env_workers": 0,
+    "max_weight_lag": 0,
     "recorded_groups": 0,
     "evaluation_num_env_runners": 0,
     "num_learners": 0,

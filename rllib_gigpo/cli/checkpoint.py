@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import pickletools
 import pkgutil
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 _RLLIB_FILE = "rllib_checkpoint.json"
 _CLASS_FILE = "class_and_ctor_args.pkl"
-# Written last, by our algorithms: {"files": {path within the checkpoint: bytes}}.
+# Written last, by our algorithms: {"files": {path within the checkpoint: bytes}, "sha256": {path: digest}}.
 _MANIFEST_FILE = "checkpoint_manifest.json"
 
 
@@ -81,7 +82,9 @@ def _check_files(path: Path) -> None:
             f"checkpoint {path} is incomplete: {_MANIFEST_FILE}, which is written last, is missing; take an earlier one"
         )
     try:
-        files = {path / name: int(size) for name, size in json.loads(manifest.read_text())["files"].items()}
+        content = json.loads(manifest.read_text())
+        files = {path / name: int(size) for name, size in content["files"].items()}
+        digests = {path / name: str(digest) for name, digest in content.get("sha256", {}).items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"checkpoint {path} is damaged: {_MANIFEST_FILE} is no manifest ({error})") from error
     for file, size in files.items():
@@ -90,6 +93,11 @@ def _check_files(path: Path) -> None:
         if (found := file.stat().st_size) != size:
             name = file.relative_to(path)
             raise ValueError(f"checkpoint {path} is damaged: {name} has {found} bytes instead of {size}")
+    for file, digest in digests.items():
+        with file.open("rb") as stream:
+            if hashlib.file_digest(stream, "sha256").hexdigest() != digest:
+                name = file.relative_to(path)
+                raise ValueError(f"checkpoint {path} is damaged: {name} has another content than was written (SHA-256)")
 
 
 def _pickled_class(path: Path) -> str:

@@ -26,6 +26,8 @@ class Checkpoints:
         num_to_keep: The best of them by `score_attribute`, or the latest; None keeps all.
         score_attribute: Result key, like "env_runners/success_rate".
         score_order: Whether the largest or the smallest score is the best.
+        best_by: Result key by which a run without Tune keeps its best checkpoint beside the latest ones.
+        best_order: Whether the largest or the smallest is the best.
     """
 
     frequency: int = 0
@@ -33,6 +35,14 @@ class Checkpoints:
     num_to_keep: int | None = None
     score_attribute: str | None = None
     score_order: Literal["max", "min"] = "max"
+    best_by: str | None = None
+    best_order: Literal["max", "min"] = "max"
+
+    def need_tune(self) -> bool:
+        """Whether a run in the command's own process cannot do this."""
+        if self.best_by is None:
+            return self != Checkpoints()
+        return not self.at_end or self.score_attribute is not None
 
 
 @dataclass(frozen=True)
@@ -75,7 +85,7 @@ class Experiment:
 
         return (
             self.num_samples > 1
-            or self.checkpoints != Checkpoints()
+            or self.checkpoints.need_tune()
             or self.max_failures != 0
             or self.tracking != Tracking()
             or self.scheduler.lower() != "fifo"

@@ -26,6 +26,11 @@ def new_run_dir(storage_path: Path, name: str) -> Path:
 
 def check_storage_path(storage_path: Path) -> None:
     """Makes the folder if it is not there. Raises ValueError where that, or a file in it, cannot be made."""
+    if scheme := re.match(r"[a-z][a-z0-9+.-]+:/", str(storage_path)):
+        raise ValueError(
+            f"storage path {storage_path} is a URI ({scheme[0]}/…), and the command writes to a folder: mount the "
+            "storage, or train from Python, where algo.save_to_path(…) and tune.RunConfig(storage_path=…) take a URI"
+        )
     try:
         storage_path.expanduser().mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=storage_path.expanduser()):

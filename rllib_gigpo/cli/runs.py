@@ -49,6 +49,13 @@ class Runs:
             if experiment.restore is not None:
                 check_restorable(experiment.restore, experiment.config.algo_class)
         by_tune = options.resume or options.ray_address is not None
+        for experiment in experiments:
+            if experiment.checkpoints.best_by is not None and (by_tune or experiment.needs_tune()):
+                raise ValueError(
+                    f"--keep-best {experiment.checkpoints.best_by} is of one training in the command's own process, "
+                    "and what else is asked for takes Tune, which keeps the best --keep-checkpoints-num checkpoints by "
+                    "--checkpoint-score-attr, and the latest"
+                )
         console = Console(quiet=options.quiet)
         self._runs: list[TrainRun | TuneRun] = [
             TuneRun(experiment, console=console, resume=options.resume)

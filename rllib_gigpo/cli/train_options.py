@@ -60,6 +60,15 @@ class TrainOptions:
         str | None,
         _option("--checkpoint-score-attr", metavar="KEY", help="Result key of the best ones; min-KEY: least is best."),
     ] = None
+    keep_best: Annotated[
+        str | None,
+        _option(
+            "--keep-best",
+            metavar="KEY",
+            help="Keep the best checkpoint by this result key beside the latest ones; min-KEY: least is best. Not by "
+            "Tune.",
+        ),
+    ] = None
     max_failures: Annotated[
         int | None,
         _option("--max-failures", min=-1, help="Continue a failed trial so often, -1 always. Not 0: by Tune."),
@@ -147,10 +156,8 @@ class TrainOptions:
         return changed
 
     def _checkpoint_changes(self) -> dict[str, Any]:
-        score, order = self.checkpoint_score_attr, None
-        if score is not None:
-            order = "min" if score.startswith("min-") else "max"
-            score = score.removeprefix("min-")
+        score, order = _key_and_order(self.checkpoint_score_attr)
+        best_by, best_order = _key_and_order(self.keep_best)
         return _not_none(
             {
                 "frequency": self.checkpoint_freq,
@@ -158,6 +165,8 @@ class TrainOptions:
                 "num_to_keep": self.keep_checkpoints_num,
                 "score_attribute": score,
                 "score_order": order,
+                "best_by": best_by,
+                "best_order": best_order,
             }
         )
 
@@ -189,6 +198,12 @@ def takes_train_options(command: Callable[..., None]) -> Callable[..., None]:
     with_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     with_options.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return with_options
+
+
+def _key_and_order(key: str | None) -> tuple[str | None, str | None]:
+    if key is None:
+        return None, None
+    return key.removeprefix("min-"), "min" if key.startswith("min-") else "max"
 
 
 def _not_none(values: Mapping[str, Any]) -> dict[str, Any]:

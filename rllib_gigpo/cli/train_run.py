@@ -15,6 +15,7 @@ from rich.console import Console
 
 from rllib_gigpo.cli.errors import INTERRUPTED_EXIT_CODE
 from rllib_gigpo.cli.experiment import Experiment
+from rllib_gigpo.cli.kept_checkpoints import KeptCheckpoints
 from rllib_gigpo.cli.progress import Progress
 from rllib_gigpo.cli.run_folder import checkpoint_text, new_run_dir
 from rllib_gigpo.cli.run_logs import RunLogs
@@ -32,8 +33,8 @@ SUMMARY_FILE = "summary.json"
 class TrainRun:
     """A run in this process and in its own folder, `<storage_path>/<name>-<time>/`.
 
-    The folder holds summary.json, checkpoint/, trajectories/, TensorBoard's events, progress.csv, result.json and
-    params.json.
+    The folder holds summary.json, checkpoint/, with `--keep-best` checkpoint_<iteration>/ and best_checkpoint.json,
+    trajectories/, TensorBoard's events, progress.csv, result.json and params.json.
     """
 
     def __init__(self, experiment: Experiment, *, console: Console) -> None:
@@ -108,12 +109,18 @@ class TrainRun:
 
     def _train_until_stop(self, algo: Algorithm, run_dir: Path) -> int:
         """Trains until the stop is reached. Returns the number of iterations."""
-        with Progress(self._console) as progress, RunLogs(run_dir, self._experiment.config.to_dict()) as logs:
+        experiment = self._experiment
+        kept = None
+        if experiment.checkpoints.best_by is not None:
+            kept = KeptCheckpoints(run_dir, experiment.checkpoints, restored=experiment.restore)
+        with Progress(self._console) as progress, RunLogs(run_dir, experiment.config.to_dict()) as logs:
             while True:
                 result = algo.train()
                 progress.show(result)
                 logs.log(result)
-                if reached(self._experiment.stop, result):
+                if kept is not None:
+                    kept.after_iteration(algo, result)
+                if reached(experiment.stop, result):
                     return int(result["training_iteration"])
 
     def _save(self, algo: Algorithm, run_dir: Path) -> str:

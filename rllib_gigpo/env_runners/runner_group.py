@@ -91,6 +91,16 @@ class RunnerGroup:
             if isinstance(answer, RunnerFailure) and not answer.a_process_died:
                 raise RuntimeError(f"the engine of env runner {runner_id} cannot sleep: {answer.details}")
 
+    def kill(self) -> None:
+        """Ends the processes of all runners, whatever they are doing, for good."""
+        for actor in self._manager._actors.values():
+            ray.kill(actor, no_restart=True)
+
+    @property
+    def any_alive(self) -> bool:
+        """Whether any runner is alive."""
+        return self.is_local or bool(self._group.healthy_env_runner_ids())
+
     def alive(self) -> list[int]:
         """Ids of the runners that are alive, in order.
 

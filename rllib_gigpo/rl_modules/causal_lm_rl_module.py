@@ -21,6 +21,7 @@ from rllib_gigpo.rl_modules.model_directory import (
     load_causal_lm,
     load_tokenizer,
     validate_model_directory,
+    validate_weights_directory,
 )
 from rllib_gigpo.rl_modules.model_inputs import ModelInputs, text_inputs
 from rllib_gigpo.rl_modules.sharded_network import is_sharded
@@ -255,7 +256,7 @@ class CausalLMRLModule(WeightsFolderRLModule):
             tensors = load_adapter_weights(self.lm, directory)
             set_weights(self.lm, {name: tensor_to_array(tensor) for name, tensor in tensors.items()})
             return
-        validate_model_directory(directory)
+        validate_weights_directory(directory)
         # Through transformers rather than by reading the files: it may store a model under other names than it runs it.
-        saved = load_causal_lm(directory, dtype=self.model_config.get(DTYPE, "float32"))
+        saved = load_causal_lm(directory, dtype=self.model_config.get(DTYPE, "float32"), allow_unexpected=False)
         set_weights(self.lm, get_weights(saved))

@@ -34,16 +34,7 @@ def validate_model_directory(path: str | Path) -> None:
             f"model_path {str(path)!r} is not a directory. Models are read from disk only; download one with "
             "`hf download MODEL_ID --local-dir DIRECTORY` and give that directory"
         )
-    if (directory / "adapter_config.json").is_file() and not (directory / "config.json").is_file():
-        raise ValueError(
-            f"model directory {directory} holds a LoRA adapter and not the model below it; "
-            "`rllib export CHECKPOINT OUT --merge` writes a whole model"
-        )
-    if not (directory / "config.json").is_file():
-        raise ValueError(
-            f"model directory {directory} has no config.json, so it is not a Hugging Face model; "
-            "write one with `model.save_pretrained(directory)`"
-        )
+    _check_config(directory)
     if not any((directory / name).is_file() for name in _TOKENIZER_FILES):
         raise ValueError(
             f"model directory {directory} has no tokenizer ({', '.join(_TOKENIZER_FILES)}); "
@@ -55,6 +46,16 @@ def validate_model_directory(path: str | Path) -> None:
             "`tokenizer.chat_template` and save it again, or put a chat_template.jinja into the directory"
         )
     _check_weights(directory)
+
+
+def validate_weights_directory(path: str | Path) -> None:
+    """Checks that `path` holds a model's config and weights, in files that run no code when they are read.
+
+    Raises:
+        ValueError: Something is missing; the message names the path, what is missing and the fix.
+    """
+    _check_config(Path(path))
+    _check_weights(Path(path))
 
 
 def load_tokenizer(path: str | Path) -> PreTrainedTokenizerBase:
@@ -79,7 +80,11 @@ def load_tokenizer(path: str | Path) -> PreTrainedTokenizerBase:
 
 
 def load_causal_lm(
-    path: str | Path, *, dtype: DtypeName = "float32", attn_implementation: str | None = None
+    path: str | Path,
+    *,
+    dtype: DtypeName = "float32",
+    attn_implementation: str | None = None,
+    allow_unexpected: bool = True,
 ) -> PreTrainedModel:
     """The language model of a model directory, on the CPU, in training mode, without dropout; of a vision-language
     model, with its vision tower.
@@ -88,9 +93,11 @@ def load_causal_lm(
         path: The model directory.
         dtype: Type of every weight: "float32", "bfloat16" or "float16".
         attn_implementation: "eager", "sdpa", "flash_attention_2" ...; None leaves the choice to transformers.
+        allow_unexpected: Whether the files may hold weights that the model has not, which are left out.
 
     Raises:
-        ValueError: `dtype` is unknown, or the files lack weights of the model.
+        ValueError: `dtype` is unknown, or the files lack weights of the model, or have them in other shapes, or have
+            more than `allow_unexpected` allows.
         ImportError: A broken torchvision (see `check_torchvision`).
     """
     if dtype not in DTYPE_NAMES:
@@ -109,11 +116,20 @@ def load_causal_lm(
         local_files_only=True,
         use_safetensors=True,
         output_loading_info=True,
+        ignore_mismatched_sizes=True,  # for a message that names them
         **options,
     )
+    if mismatched := sorted(report["mismatched_keys"]):
+        name, of_file, of_model = mismatched[0]
+        raise ValueError(
+            f"the weights in {path} do not fit config.json: {name} has shape {tuple(of_file)} instead of "
+            f"{tuple(of_model)}, and so have {len(mismatched) - 1} more"
+        )
     # Transformers fills missing weights with random numbers and only warns.
     if missing := sorted(report["missing_keys"]):
         raise ValueError(f"the weights in {path} lack {missing[:5]} (first five); the files do not fit config.json")
+    if (unexpected := sorted(report["unexpected_keys"])) and not allow_unexpected:
+        raise ValueError(f"the weights in {path} have {unexpected[:5]} (first five), which the model has not")
     _remove_dropout(lm)
     return lm.train()
 
@@ -195,6 +211,19 @@ def _has_chat_template(directory: Path) -> bool:
         return bool(json.loads(tokenizer_config.read_text(encoding="utf-8")).get("chat_template"))
     except ValueError as error:
         raise ValueError(f"{tokenizer_config} is not valid JSON ({error}); save the tokenizer again") from error
+
+
+def _check_config(directory: Path) -> None:
+    if (directory / "adapter_config.json").is_file() and not (directory / "config.json").is_file():
+        raise ValueError(
+            f"model directory {directory} holds a LoRA adapter and not the model below it; "
+            "`rllib export CHECKPOINT OUT --merge` writes a whole model"
+        )
+    if not (directory / "config.json").is_file():
+        raise ValueError(
+            f"model directory {directory} has no config.json, so it is not a Hugging Face model; "
+            "write one with `model.save_pretrained(directory)`"
+        )
 
 
 def _check_weights(directory: Path) -> None:

@@ -131,7 +131,10 @@ class WeightsFolderRLModule(TorchRLModule):
             ValueError: `path` holds no complete `weights_folder`, or one of another model.
         """
         filesystem, root = _resolve(path, filesystem)
-        folder = f"{root}/{self.weights_folder}"
+        self.load_weights(f"{root}/{self.weights_folder}", filesystem)
+
+    def load_weights(self, folder: str, filesystem: pyarrow.fs.FileSystem) -> None:
+        """`read_weights` of a folder that need not be local. Loads no pickle."""
         if isinstance(filesystem, pyarrow.fs.LocalFileSystem):
             self.read_weights(folder)
         else:

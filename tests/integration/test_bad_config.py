@@ -109,6 +109,8 @@ def test_the_good_config_is_good():
         ),
         (lambda c: c.debugging(seed=2**32), "seed=4294967296 must be"),
         (lambda c: c.debugging(seed=1.5), "seed=1.5 must be"),
+        (lambda c: c.env_runners(max_weight_lag=1), "max_weight_lag=1 .*num_env_runners=0 both are one process"),
+        (lambda c: c.env_runners(max_weight_lag=True), "max_weight_lag=True must be an integer"),
         (lambda c: c.env_runners(num_cpus_per_env_runner=-2), "num_cpus_per_env_runner=-2 must be"),
         (lambda c: c.learners(num_gpus_per_learner="all"), "num_gpus_per_learner='all' must be"),
         (lambda c: c.learners(num_learners=1.0), "num_learners=1.0 must be an integer"),

@@ -221,6 +221,33 @@ def test_a_filesystem_that_is_not_local_works_too(algo: Any, tmp_path: Path) -> 
         algo.restore_from_path("runs/checkpoint", filesystem=filesystem)
 
 
+def test_any_filesystem_of_fsspec_works_by_its_uri(algo: Any) -> None:
+    uri = "memory://runs/checkpoint"
+    algo.train()
+    # The second replaces the first.
+    for _ in range(2):
+        algo.train()
+        algo.save_to_path(uri)
+    restored = GiGPO.from_checkpoint(uri)
+    assert largest_difference(weights_of(algo), weights_of(restored)) == 0
+    restored.load_weights(uri)
+    assert restored.iteration == 3
+    restored.stop()
+    path, filesystem = locate(uri)
+    with filesystem.open_output_stream(f"{path}/algorithm_state.pkl") as stream:
+        stream.write(b"")
+    with pytest.raises(ValueError, match=r"algorithm_state\.pkl has 0 bytes"):
+        algo.restore_from_path(uri)
+    with pytest.raises(ValueError, match=r"no checkpoint can be at nowhere://a: .*fsspec: Protocol not known"):
+        locate("nowhere://a")
+
+
+def flip_a_bit(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -230,7 +257,12 @@ def test_a_filesystem_that_is_not_local_works_too(algo: Any, tmp_path: Path) -> 
             lambda path: next(path.rglob("model.safetensors")).write_bytes(b""),
             r"huggingface/model\.safetensors has 0 bytes instead of \d+",
         ),
+        (
+            lambda path: flip_a_bit(next(path.rglob("model.safetensors"))),
+            r"huggingface/model\.safetensors has another content than was written \(SHA-256\)",
+        ),
         (lambda path: (path / "checkpoint_manifest.json").unlink(), "no complete checkpoint"),
+        (lambda path: (path / "checkpoint_manifest.json").write_text("{"), "checkpoint_manifest.json is no JSON"),
         (shutil.rmtree, "there is no checkpoint at"),
     ],
 )

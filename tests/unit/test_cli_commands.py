@@ -203,3 +203,11 @@ def test_a_shell_completes_commands_options_and_names(typed: str, offered: str) 
     words = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1), "_RLLIB_COMPLETE": "complete_bash"}
     answer = CliRunner().invoke(app, prog_name="rllib", env=words)
     assert answer.stdout.split() == [offered]
+
+
+def test_what_keeps_checkpoints_and_where_is_asked_for_in_one_way(tmp_path: Path) -> None:
+    train = [*TRAIN, "--config", f"{{{MODEL}}}"]
+    by_tune = [*train, "--storage-path", str(tmp_path / "runs"), "--keep-best", "min-a", "--num-samples", "2"]
+    assert re.search(r"--keep-best a is of one training .*--checkpoint-score-attr", error_of(*by_tune))
+    assert not (tmp_path / "runs").exists()
+    assert "storage path s3:/bucket/runs is a URI" in error_of(*train, "--storage-path", "s3://bucket/runs")

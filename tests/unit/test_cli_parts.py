@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import pickle
@@ -125,6 +126,9 @@ def test_tune_is_needed_for_what_only_tune_does() -> None:
     assert not experiment().needs_tune()
     assert experiment(num_samples=2).needs_tune()
     assert experiment(checkpoints=Checkpoints(frequency=1)).needs_tune()
+    assert not experiment(checkpoints=Checkpoints(frequency=1, num_to_keep=2, best_by="a")).needs_tune()
+    assert experiment(checkpoints=Checkpoints(at_end=False, best_by="a")).needs_tune()
+    assert experiment(checkpoints=Checkpoints(score_attribute="a", best_by="a")).needs_tune()
     assert experiment(max_failures=1).needs_tune()
     assert experiment(scheduler="ASHA").needs_tune()
     assert Experiment("a", good_config().training(lr=tune.uniform(0, 1)), {}).needs_tune()
@@ -179,7 +183,8 @@ def write_checkpoint(path: Path, cls: type) -> Path:
     (path / "class_and_ctor_args.pkl").write_bytes(pickle.dumps({"class": cls, "ctor_args_and_kwargs": ((), {})}))
     (path / "algorithm_state.pkl").write_bytes(b"state")
     files = {file.name: file.stat().st_size for file in path.iterdir()}
-    (path / "checkpoint_manifest.json").write_text(json.dumps({"files": files}))
+    digests = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in path.iterdir()}
+    (path / "checkpoint_manifest.json").write_text(json.dumps({"files": files, "sha256": digests}))
     return path
 
 
@@ -217,6 +222,7 @@ def test_checkpoints_of_other_algorithms_are_refused(tmp_path: Path) -> None:
     [
         (lambda p: (p / "algorithm_state.pkl").unlink(), "incomplete: algorithm_state.pkl is missing"),
         (lambda p: (p / "algorithm_state.pkl").write_bytes(b"sta"), "algorithm_state.pkl has 3 bytes instead of 5"),
+        (lambda p: (p / "algorithm_state.pkl").write_bytes(b"State"), "algorithm_state.pkl has another content"),
         (lambda p: (p / "class_and_ctor_args.pkl").unlink(), "incomplete: class_and_ctor_args.pkl is missing"),
         (lambda p: (p / "class_and_ctor_args.pkl").write_bytes(b"\x80\x04"), "class_and_ctor_args.pkl is damaged"),
         (lambda p: (p / "checkpoint_manifest.json").unlink(), "checkpoint_manifest.json, which is written last"),
