@@ -38,6 +38,7 @@ from rllib_gigpo.algorithms.group_policy.group_credit import advantages_of_modul
 from rllib_gigpo.algorithms.group_policy.group_policy_config import GroupPolicyConfig
 from rllib_gigpo.algorithms.group_policy.kl_in_reward import coefficient_at, kl_penalties
 from rllib_gigpo.algorithms.group_policy.learner_update import update_learners
+from rllib_gigpo.algorithms.group_policy.loss_watch import LossWatch
 from rllib_gigpo.algorithms.group_policy.sampler_gap import check_sampler_gap
 from rllib_gigpo.algorithms.group_policy.scoring import REFERENCE_LOGP, score_rows
 from rllib_gigpo.algorithms.group_policy.self_play import refresh_opponents
@@ -45,8 +46,8 @@ from rllib_gigpo.algorithms.group_policy.weight_delivery import deliver_weights
 from rllib_gigpo.columns import GROUP_ID
 from rllib_gigpo.connectors.credit_groups import credit_group_id
 from rllib_gigpo.connectors.token_rows import STEP_ROWS, TOKEN_ROWS
-from rllib_gigpo.env_runners.rollout_metrics import rollout_metrics
-from rllib_gigpo.env_runners.rollout_plan import GroupPlan, RolloutPlan, evaluation_groups
+from rllib_gigpo.env_runners.rollout_metrics import GROUP_COUNTS, PLANNED_GROUPS, rollout_metrics
+from rllib_gigpo.env_runners.rollout_plan import RolloutPlan, evaluation_groups, training_groups
 from rllib_gigpo.env_runners.runner_answers import Rollout
 from rllib_gigpo.env_runners.runner_group import RunnerGroup
 from rllib_gigpo.env_runners.silence import SilenceWatch
@@ -55,7 +56,6 @@ from rllib_gigpo.env_runners.trajectories import by_trajectory
 from rllib_gigpo.learners.update_metrics import SAMPLER_LEARNER_GAP_MEAN
 from rllib_gigpo.report.trajectory_recorder import RECORDS_FOLDER, TrajectoryRecorder
 from rllib_gigpo.rows import StepRows, TokenRows
-from rllib_gigpo.seeds import derive_seed
 
 logger = logging.getLogger(__name__)
 
@@ -109,6 +109,7 @@ class GroupPolicy(CheckpointedAlgorithm):
         self._tasks = TaskStream(self._seed, tasks=self.config.tasks, evaluation_tasks=self.config.evaluation_tasks)
         self._group_connector = self.config.build_group_connector()
         self._silence = SilenceWatch(self.config.policies, self.config.may_learn)
+        self._losses = LossWatch()
         self._last_panel: EvaluationPanel | None = None
         self._any_finished = False  # whether any trajectory of this process's rollouts has
         self.recorder = TrajectoryRecorder(
@@ -156,7 +157,7 @@ class GroupPolicy(CheckpointedAlgorithm):
         )
         self.restore_env_runners(self.env_runner_group)
         rollout = self._roll_out(plan)
-        rollout.check_any_finished(len(plan.groups), services_worked=self._any_finished)
+        rollout.check_any_finished(len(plan.groups), any_worked=self._any_finished)
         self._last_panel = EvaluationPanel.from_episodes(
             rollout.episodes, tasks, env=str(self.config.env), env_config=self.config.env_config
         )
@@ -206,16 +207,9 @@ class GroupPolicy(CheckpointedAlgorithm):
         """The next groups of the task stream, an iteration's by default; moves the task cursor past them."""
         first = self._task_cursor
         self._task_cursor += self.config.groups_per_iteration if num_groups is None else num_groups
+        tasks = {cursor: self._tasks.training_task(cursor) for cursor in range(first, self._task_cursor)}
         return RolloutPlan(
-            groups=tuple(
-                GroupPlan(
-                    group_id=cursor,
-                    task=self._tasks.training_task(cursor),
-                    env_seed=derive_seed(self._seed, "environment", cursor),
-                    sampling_seed=derive_seed(self._seed, "sampling", cursor),
-                )
-                for cursor in range(first, self._task_cursor)
-            ),
+            groups=training_groups(tasks, self._seed),
             group_size=self.config.group_size,
             min_group_size=self.config.min_group_size,
             sampling=self.config.sampling_params(),
@@ -224,12 +218,15 @@ class GroupPolicy(CheckpointedAlgorithm):
 
     def _sample(self, plan: RolloutPlan) -> list[SingleAgentEpisode]:
         rollout = self._roll_out(plan)
-        rollout.check_any_finished(len(plan.groups) * plan.group_size, services_worked=self._any_finished)
+        rollout.check_any_finished(len(plan.groups) * plan.group_size, any_worked=self._any_finished)
         self._log_rollout(rollout)
         return rollout.episodes
 
     def _roll_out(self, plan: RolloutPlan) -> Rollout:
+        if not self._runners.known_alive():  # all were lost since the iteration began
+            self.restore_env_runners(self.env_runner_group)
         rollout = self._runners.roll_out(plan)
+        rollout.counts[PLANNED_GROUPS] += len(plan.groups)
         self._any_finished |= bool(rollout.episodes)
         return rollout
 
@@ -238,7 +235,7 @@ class GroupPolicy(CheckpointedAlgorithm):
         sample = sample_until_full(
             lambda num_groups: self._roll_out(self._next_plan(num_groups)),
             self._groups_with_signal,
-            services_worked=lambda: self._any_finished,
+            any_worked=lambda: self._any_finished,
             num_groups=self.config.groups_per_iteration,
             group_size=self.config.group_size,
             max_rounds=self.config.max_sampling_rounds,
@@ -257,7 +254,11 @@ class GroupPolicy(CheckpointedAlgorithm):
     def _log_rollout(self, rollout: Rollout) -> None:
         """Logs everything that an iteration rolled out; once an iteration, for a second call would hide the first."""
         self.metrics.aggregate(rollout.metrics, key=ENV_RUNNER_RESULTS)
-        self._log(ENV_RUNNER_RESULTS, rollout_metrics(rollout.episodes, rollout.counts))
+        metrics = rollout_metrics(rollout.episodes, rollout.counts)
+        self._log(ENV_RUNNER_RESULTS, metrics)
+        for name in GROUP_COUNTS:
+            self.metrics.log_value((ENV_RUNNER_RESULTS, f"{name}_lifetime"), metrics[name], reduce="lifetime_sum")
+        self._losses.look_at(rollout)
         self._silence.look_at(rollout.episodes, rollout.counts)
 
     def _assign_credit(self, episodes: list[SingleAgentEpisode]) -> TokenRows:

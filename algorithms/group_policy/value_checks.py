@@ -39,6 +39,7 @@ _NUMBERS_OR_NONE = (
     "image_tolerance",
     "value_clip",
     "env_step_timeout_s",
+    "rollout_stall_timeout_s",
     "env_worker_memory_limit_mb",
     "sampler_gap_warning",
     "sampler_gap_limit",

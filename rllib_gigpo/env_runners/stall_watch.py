@@ -1,0 +1,98 @@
+"""Ends a rollout that gets nothing more from its environments and its engine, instead of waiting for ever."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+import ray
+
+logger = logging.getLogger(__name__)
+
+# What a thread that was interrupted may take to end its rollout.
+_GRACE_S = 5.0
+
+
+class RolloutStalled(RuntimeError):
+    """A rollout got no answer for too long; its message shows where it stood."""
+
+
+class StallWatch:
+    """Within it, a thread watches a rollout that runs in the thread that entered.
+
+    One that stalls is interrupted, as by Ctrl-C: RolloutStalled leaves the block, with the place where it stood. That
+    takes the main thread of the process, and code that can be interrupted. Where it cannot be, a process of Ray's ends
+    itself, and whoever waits for it gets an error; any other process stays, and says in its log where it stands.
+
+    Args:
+        progress: A count that grows with every answer.
+        timeout_s: How long it may stay the same, seconds; None for ever.
+    """
+
+    def __init__(self, progress: Callable[[], int], timeout_s: float | None):
+        self._progress = progress
+        self._timeout_s = timeout_s
+        self._over = threading.Event()
+        self._lock = threading.Lock()  # held to interrupt, and to end: nobody is interrupted afterwards
+        self._stood_at: str | None = None
+
+    def __enter__(self) -> Self:
+        if self._timeout_s is not None:
+            watched = threading.current_thread()
+            # A Ctrl-C is needed to interrupt: some who embed Python have no handler for it.
+            can_interrupt = watched is threading.main_thread() and callable(signal.getsignal(signal.SIGINT))
+            arguments = (watched, self._timeout_s, can_interrupt)
+            threading.Thread(target=self._watch, args=arguments, name="stall watch", daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            with self._lock:
+                self._over.set()
+            if self._stood_at is not None:
+                time.sleep(0)  # lets a signal that is on its way arrive here
+        except KeyboardInterrupt:
+            if self._stood_at is None:
+                raise
+        if self._stood_at is not None:
+            raise RolloutStalled(
+                f"the rollout got no answer from any environment or engine for {self._timeout_s:g} s "
+                f"(rollout_stall_timeout_s); it stood at:\n{self._stood_at}"
+            ) from None
+
+    def _watch(self, watched: threading.Thread, timeout_s: float, can_interrupt: bool) -> None:
+        seen, since = self._progress(), time.monotonic()
+        while not self._over.wait(min(1.0, timeout_s / 4)):
+            if self._progress() != seen:
+                seen, since = self._progress(), time.monotonic()
+            elif time.monotonic() - since >= timeout_s:
+                since = time.monotonic()
+                self._end(watched, can_interrupt)
+
+    def _end(self, watched: threading.Thread, can_interrupt: bool) -> None:
+        frame = sys._current_frames().get(watched.ident or 0)
+        stood_at = "".join(traceback.format_stack(frame)) if frame else "unknown"
+        logger.error("a rollout gets no answer from any environment or engine; it stands at:\n%s", stood_at)
+        # An event loop takes the first one as a wish to cancel, which what hangs does not hear.
+        for _ in range(2 if can_interrupt else 0):
+            with self._lock:
+                if self._over.is_set():
+                    return
+                self._stood_at = stood_at
+                signal.pthread_kill(watched.ident or 0, signal.SIGINT)
+            if self._over.wait(_GRACE_S):
+                return
+        if ray.is_initialized() and ray.get_runtime_context().get_actor_id() is not None:
+            logger.error("it cannot be interrupted: this process ends itself")
+            logging.shutdown()
+            os._exit(1)
