@@ -36,10 +36,13 @@ from rllib_gigpo.algorithms.group_policy.dynamic_sampling import connected_apart
 from rllib_gigpo.algorithms.group_policy.evaluation_panel import EvaluationPanel
 from rllib_gigpo.algorithms.group_policy.group_credit import advantages_of_modules, credit_metrics, has_signal
 from rllib_gigpo.algorithms.group_policy.group_policy_config import GroupPolicyConfig
+from rllib_gigpo.algorithms.group_policy.guard_readings import read_metrics
+from rllib_gigpo.algorithms.group_policy.guards import GUARD_RESULTS, Guards
 from rllib_gigpo.algorithms.group_policy.kl_in_reward import coefficient_at, kl_penalties
 from rllib_gigpo.algorithms.group_policy.learner_update import update_learners
 from rllib_gigpo.algorithms.group_policy.loss_watch import LossWatch
-from rllib_gigpo.algorithms.group_policy.sampler_gap import check_sampler_gap
+from rllib_gigpo.algorithms.group_policy.nested_metrics import nested
+from rllib_gigpo.algorithms.group_policy.sampler_gap import check_sampler_gaps
 from rllib_gigpo.algorithms.group_policy.scoring import REFERENCE_LOGP, score_rows
 from rllib_gigpo.algorithms.group_policy.self_play import refresh_opponents
 from rllib_gigpo.algorithms.group_policy.weight_delivery import deliver_weights
@@ -53,7 +56,6 @@ from rllib_gigpo.env_runners.runner_group import RunnerGroup
 from rllib_gigpo.env_runners.silence import SilenceWatch
 from rllib_gigpo.env_runners.task_stream import TaskStream
 from rllib_gigpo.env_runners.trajectories import by_trajectory
-from rllib_gigpo.learners.update_metrics import SAMPLER_LEARNER_GAP_MEAN
 from rllib_gigpo.report.trajectory_recorder import RECORDS_FOLDER, TrajectoryRecorder
 from rllib_gigpo.rows import StepRows, TokenRows
 
@@ -110,6 +112,7 @@ class GroupPolicy(CheckpointedAlgorithm):
         self._group_connector = self.config.build_group_connector()
         self._silence = SilenceWatch(self.config.policies, self.config.may_learn)
         self._losses = LossWatch()
+        self._guards = Guards(self.config.guard_limits())
         self._last_panel: EvaluationPanel | None = None
         self._any_finished = False  # whether any trajectory of this process's rollouts has
         self.recorder = TrajectoryRecorder(
@@ -166,8 +169,8 @@ class GroupPolicy(CheckpointedAlgorithm):
             | rollout_metrics(rollout.episodes, rollout.counts)
             | self._last_panel.metrics()
         )
-        self._call_back("on_evaluate_end", evaluation_metrics={ENV_RUNNER_RESULTS: _nested(results)})
-        return {ENV_RUNNER_RESULTS: _nested(results)}
+        self._call_back("on_evaluate_end", evaluation_metrics={ENV_RUNNER_RESULTS: nested(results)})
+        return {ENV_RUNNER_RESULTS: nested(results)}
 
     def deliver_weights(self) -> int:
         """Gives the learners' weights to every env runner, and waits until each has proved that it serves them.
@@ -303,16 +306,16 @@ class GroupPolicy(CheckpointedAlgorithm):
         timesteps = {NUM_ENV_STEPS_SAMPLED_LIFETIME: self._steps_sampled()}
         results = update_learners(self.learner_group, rows, timesteps=timesteps)
         self.metrics.aggregate(results, key=LEARNER_RESULTS)
-        for module_id, own_rows in rows.rows_of_modules(DEFAULT_MODULE_ID).items():
-            if not rows.in_loss[own_rows].any():
-                continue  # its policy was not run
-            gap = self.metrics.peek((LEARNER_RESULTS, module_id, SAMPLER_LEARNER_GAP_MEAN), default=0.0)
-            check_sampler_gap(
-                float(gap),
-                module_id,
-                warning=self.config.sampler_gap_warning,
-                limit=self.config.sampler_gap_limit,
-            )
+        of_modules = rows.rows_of_modules(DEFAULT_MODULE_ID).items()
+        # Of the others, the policy was not run.
+        updated = [module_id for module_id, own_rows in of_modules if rows.in_loss[own_rows].any()]
+        self._log(GUARD_RESULTS, self._guards.look_at(read_metrics(self.metrics, updated)))
+        self._guards.check()
+        check_sampler_gaps(
+            {module_id: self.metrics.peek((LEARNER_RESULTS, module_id)) for module_id in updated},
+            warning=self.config.sampler_gap_warning,
+            limit=self.config.sampler_gap_limit,
+        )
 
     def _refresh_opponents(self) -> None:
         """In self-play, keeps a copy of the policy now and then."""
@@ -367,28 +370,22 @@ class GroupPolicy(CheckpointedAlgorithm):
                 components=self._get_subcomponents(COMPONENT_GROUP_CONNECTOR, components),
                 not_components=self._get_subcomponents(COMPONENT_GROUP_CONNECTOR, not_components),
             )
-        return state | {"task_cursor": self._task_cursor, "run_seed": self._seed}
+        return state | {
+            "task_cursor": self._task_cursor,
+            "run_seed": self._seed,
+            "guards": self._guards.get_state(),
+        }
 
     @override(Algorithm)
     def set_state(self, state: StateDict) -> None:
         super().set_state(state)
         if COMPONENT_GROUP_CONNECTOR in state:
             self._group_connector.set_state(state[COMPONENT_GROUP_CONNECTOR])
+        if "guards" in state:
+            self._guards.set_state(state["guards"])
         if "task_cursor" in state:
             self._task_cursor = state["task_cursor"]
             self._seed = state["run_seed"]
             self._tasks = TaskStream(self._seed, tasks=self.config.tasks, evaluation_tasks=self.config.evaluation_tasks)
         if COMPONENT_LEARNER_GROUP in state:
             self.deliver_weights()
-
-
-def _nested(metrics: dict[str, Any]) -> dict[str, Any]:
-    """{"a/b": 1} as {"a": {"b": 1}}."""
-    nested: dict[str, Any] = {}
-    for name, value in metrics.items():
-        *parents, leaf = name.split("/")
-        level = nested
-        for parent in parents:
-            level = level.setdefault(parent, {})
-        level[leaf] = value
-    return nested
