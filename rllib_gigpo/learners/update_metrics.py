@@ -140,6 +140,7 @@ class MiniBatchMetrics:
             "micro_batches": loss.tokens.new_ones(()),
             "padded": loss.tokens.new_full((), size),
             "padding": size - attention_mask.sum(),
+            "non_finite": ~total.detach().isfinite(),
         }
         self._sums += torch.stack([values[name].detach().to(torch.float64) for name in _SUMS])
         self._raise_maxima(ratio_max=loss.ratio_max, gap_max=gap.max())
@@ -147,12 +148,11 @@ class MiniBatchMetrics:
     def read(self, gradient_norm: torch.Tensor) -> dict[str, float]:
         """Everything collected, over all learners, with `gradient_norm` (a scalar): the one wait for the device.
 
-        `non_finite` is how many learners have a loss or a gradient that is not finite. Maxima cannot tell: what a NaN
-        becomes in an exchange of maxima is up to the backend.
+        `non_finite` counts losses of micro-batches and gradients of learners that are not finite. Maxima cannot tell:
+        what a NaN becomes in an exchange of maxima is up to the backend.
         """
         self._raise_maxima(gradient_norm=gradient_norm)
-        is_finite = self._sums[_SUMS.index("total")].isfinite() & gradient_norm.to(self._sums.device).isfinite()
-        self._sums[_SUMS.index("non_finite")] = (~is_finite).to(torch.float64)
+        self._sums[_SUMS.index("non_finite")] += ~gradient_norm.to(self._sums.device).isfinite()
         if self._distributed:
             torch.distributed.all_reduce(self._sums, op=torch.distributed.ReduceOp.SUM)
             torch.distributed.all_reduce(self._maxima, op=torch.distributed.ReduceOp.MAX)
