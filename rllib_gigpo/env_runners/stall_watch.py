@@ -10,8 +10,8 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from types import TracebackType
-from typing import Self
+from types import FrameType, TracebackType
+from typing import Any, Self
 
 import ray
 
@@ -25,12 +25,20 @@ class RolloutStalled(RuntimeError):
     """A rollout got no answer for too long; its message shows where it stood."""
 
 
+class _Interruption(KeyboardInterrupt):
+    """Leaves event loops at once, and is no Exception that somebody handles, as a Ctrl-C."""
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise _Interruption
+
+
 class StallWatch:
     """Within it, a thread watches a rollout that runs in the thread that entered.
 
-    One that stalls is interrupted, as by Ctrl-C: RolloutStalled leaves the block, with the place where it stood. That
-    takes the main thread of the process, and code that can be interrupted. Where it cannot be, a process of Ray's ends
-    itself, and whoever waits for it gets an error; any other process stays, and says in its log where it stands.
+    One that stalls is interrupted: RolloutStalled leaves the block, with the place where it stood. That takes the main
+    thread of the process, and code that can be interrupted. Where it cannot be, a process of Ray's ends itself, and
+    whoever waits for it gets an error; any other process stays, and says in its log where it stands.
 
     Args:
         progress: A count that grows with every answer.
@@ -43,14 +51,18 @@ class StallWatch:
         self._over = threading.Event()
         self._lock = threading.Lock()  # held to interrupt, and to end: nobody is interrupted afterwards
         self._stood_at: str | None = None
+        self._handler_before: Any = None
 
     def __enter__(self) -> Self:
-        if self._timeout_s is not None:
-            watched = threading.current_thread()
-            # A Ctrl-C is needed to interrupt: some who embed Python have no handler for it.
-            can_interrupt = watched is threading.main_thread() and callable(signal.getsignal(signal.SIGINT))
-            arguments = (watched, self._timeout_s, can_interrupt)
-            threading.Thread(target=self._watch, args=arguments, name="stall watch", daemon=True).start()
+        if self._timeout_s is None:
+            return self
+        watched = threading.current_thread()
+        can_interrupt = watched is threading.main_thread()
+        if can_interrupt:  # elsewhere Python lets nobody set handlers
+            # Not SIGINT, which Ray's processes block.
+            self._handler_before = signal.signal(signal.SIGUSR2, _interrupt)
+        arguments = (watched, self._timeout_s, can_interrupt)
+        threading.Thread(target=self._watch, args=arguments, name="stall watch", daemon=True).start()
         return self
 
     def __exit__(
@@ -59,11 +71,11 @@ class StallWatch:
         try:
             with self._lock:
                 self._over.set()
-            if self._stood_at is not None:
-                time.sleep(0)  # lets a signal that is on its way arrive here
-        except KeyboardInterrupt:
-            if self._stood_at is None:
-                raise
+            time.sleep(0)  # an interruption that is on its way arrives here
+        except _Interruption:
+            pass
+        if self._handler_before is not None:
+            signal.signal(signal.SIGUSR2, self._handler_before)
         if self._stood_at is not None:
             raise RolloutStalled(
                 f"the rollout got no answer from any environment or engine for {self._timeout_s:g} s "
@@ -83,13 +95,12 @@ class StallWatch:
         frame = sys._current_frames().get(watched.ident or 0)
         stood_at = "".join(traceback.format_stack(frame)) if frame else "unknown"
         logger.error("a rollout gets no answer from any environment or engine; it stands at:\n%s", stood_at)
-        # An event loop takes the first one as a wish to cancel, which what hangs does not hear.
-        for _ in range(2 if can_interrupt else 0):
+        if can_interrupt:
             with self._lock:
                 if self._over.is_set():
                     return
                 self._stood_at = stood_at
-                signal.pthread_kill(watched.ident or 0, signal.SIGINT)
+                signal.pthread_kill(watched.ident or 0, signal.SIGUSR2)
             if self._over.wait(_GRACE_S):
                 return
         if ray.is_initialized() and ray.get_runtime_context().get_actor_id() is not None:
