@@ -39,7 +39,7 @@ def sample_until_full(
     roll_out: Callable[[int], Rollout],
     find_signal: Callable[[list[SingleAgentEpisode]], Collection[int]],
     *,
-    any_worked: Callable[[], bool] = lambda: False,
+    services_worked: Callable[[], bool] = lambda: False,
     num_groups: int,
     group_size: int,
     max_rounds: int,
@@ -52,7 +52,7 @@ def sample_until_full(
     Args:
         roll_out: Rolls out so many new groups, with ids above all earlier ones.
         find_signal: Ids of those groups, among the ones of the episodes, that are worth training on.
-        any_worked: Whether a trajectory of any rollout so far has finished, see `Rollout.check_any_finished`.
+        services_worked: Whether a trajectory of any rollout so far has finished, see `Rollout.check_any_finished`.
         num_groups: How many are wanted.
         group_size: Members per group.
         max_rounds: At least 1.
@@ -69,7 +69,7 @@ def sample_until_full(
         rounds += 1
         sampled += request
         everything = Rollout.merged([everything, rollout])
-        everything.check_any_finished(sampled * group_size, any_worked=any_worked())
+        everything.check_any_finished(sampled * group_size, services_worked=services_worked())
         if rollout.episodes:
             found += sorted(find_signal(rollout.episodes))
 

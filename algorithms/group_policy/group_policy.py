@@ -42,6 +42,7 @@ from rllib_gigpo.algorithms.group_policy.kl_in_reward import coefficient_at, kl_
 from rllib_gigpo.algorithms.group_policy.learner_update import update_learners
 from rllib_gigpo.algorithms.group_policy.loss_watch import LossWatch
 from rllib_gigpo.algorithms.group_policy.nested_metrics import nested
+from rllib_gigpo.algorithms.group_policy.plans import evaluation_plan, training_plan
 from rllib_gigpo.algorithms.group_policy.sampler_gap import check_sampler_gaps
 from rllib_gigpo.algorithms.group_policy.scoring import REFERENCE_LOGP, score_rows
 from rllib_gigpo.algorithms.group_policy.self_play import refresh_opponents
@@ -50,7 +51,7 @@ from rllib_gigpo.columns import GROUP_ID
 from rllib_gigpo.connectors.credit_groups import credit_group_id
 from rllib_gigpo.connectors.token_rows import STEP_ROWS, TOKEN_ROWS
 from rllib_gigpo.env_runners.rollout_metrics import GROUP_COUNTS, PLANNED_GROUPS, rollout_metrics
-from rllib_gigpo.env_runners.rollout_plan import RolloutPlan, evaluation_groups, training_groups
+from rllib_gigpo.env_runners.rollout_plan import RolloutPlan
 from rllib_gigpo.env_runners.runner_answers import Rollout
 from rllib_gigpo.env_runners.runner_group import RunnerGroup
 from rllib_gigpo.env_runners.silence import SilenceWatch
@@ -151,16 +152,9 @@ class GroupPolicy(CheckpointedAlgorithm):
         self._call_back("on_evaluate_start")
         evaluation_config = self.evaluation_config
         tasks = self._tasks.evaluation_panel(evaluation_config.evaluation_duration)
-        plan = RolloutPlan(
-            groups=evaluation_groups(tasks, self._seed),
-            group_size=1,
-            min_group_size=1,
-            sampling=evaluation_config.sampling_params(),
-            explore=False,
-        )
         self.restore_env_runners(self.env_runner_group)
-        rollout = self._roll_out(plan)
-        rollout.check_any_finished(len(plan.groups), any_worked=self._any_finished)
+        rollout = self._roll_out(evaluation_plan(evaluation_config, tasks, self._seed))
+        rollout.check_any_finished(len(tasks), services_worked=self._any_finished)
         self._last_panel = EvaluationPanel.from_episodes(
             rollout.episodes, tasks, env=str(self.config.env), env_config=self.config.env_config
         )
@@ -210,24 +204,15 @@ class GroupPolicy(CheckpointedAlgorithm):
         """The next groups of the task stream, an iteration's by default; moves the task cursor past them."""
         first = self._task_cursor
         self._task_cursor += self.config.groups_per_iteration if num_groups is None else num_groups
-        tasks = {cursor: self._tasks.training_task(cursor) for cursor in range(first, self._task_cursor)}
-        return RolloutPlan(
-            groups=training_groups(tasks, self._seed),
-            group_size=self.config.group_size,
-            min_group_size=self.config.min_group_size,
-            sampling=self.config.sampling_params(),
-            budget=self.config.trajectory_budget(),
-        )
+        return training_plan(self.config, self._tasks, self._seed, range(first, self._task_cursor))
 
     def _sample(self, plan: RolloutPlan) -> list[SingleAgentEpisode]:
         rollout = self._roll_out(plan)
-        rollout.check_any_finished(len(plan.groups) * plan.group_size, any_worked=self._any_finished)
+        rollout.check_any_finished(len(plan.groups) * plan.group_size, services_worked=self._any_finished)
         self._log_rollout(rollout)
         return rollout.episodes
 
     def _roll_out(self, plan: RolloutPlan) -> Rollout:
-        if not self._runners.known_alive():  # all were lost since the iteration began
-            self.restore_env_runners(self.env_runner_group)
         rollout = self._runners.roll_out(plan)
         rollout.counts[PLANNED_GROUPS] += len(plan.groups)
         self._any_finished |= bool(rollout.episodes)
@@ -235,10 +220,16 @@ class GroupPolicy(CheckpointedAlgorithm):
 
     def _sample_full(self) -> list[SingleAgentEpisode]:
         """Dynamic sampling: as many groups with a signal as an iteration takes, or what the last round leaves."""
+
+        def roll_out(num_groups: int) -> Rollout:
+            if not self._runners.known_alive():  # an earlier round has lost all of them
+                self.restore_env_runners(self.env_runner_group)
+            return self._roll_out(self._next_plan(num_groups))
+
         sample = sample_until_full(
-            lambda num_groups: self._roll_out(self._next_plan(num_groups)),
+            roll_out,
             self._groups_with_signal,
-            any_worked=lambda: self._any_finished,
+            services_worked=lambda: self._any_finished,
             num_groups=self.config.groups_per_iteration,
             group_size=self.config.group_size,
             max_rounds=self.config.max_sampling_rounds,

@@ -1,4 +1,4 @@
-"""Metrics under names with slashes, as the nested dictionaries that RLlib reports."""
+"""Metrics by their path, as the levels that RLlib's results have."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 def nested(metrics: dict[str, Any]) -> dict[str, Any]:
     """{"a/b": 1} as {"a": {"b": 1}}."""
-    nested: dict[str, Any] = {}
+    levels: dict[str, Any] = {}
     for name, value in metrics.items():
         *parents, leaf = name.split("/")
-        level = nested
+        level = levels
         for parent in parents:
             level = level.setdefault(parent, {})
         level[leaf] = value
-    return nested
+    return levels

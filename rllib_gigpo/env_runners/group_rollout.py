@@ -119,8 +119,8 @@ class GroupRollout:
                 f"group_size={plan.group_size}; raise it to group_size or more"
             )
         try:
-            with StallWatch(lambda: self._answers, self._stall_timeout_s):
-                finished = _run_to_end(self._roll_out(plan))
+            watch = StallWatch(lambda: self._answers, self._stall_timeout_s)
+            finished = watch.run(lambda: _run_to_end(self._roll_out(plan)))
         finally:
             self._engine.abort()
         return [episode for group in plan.groups for episode in self._kept(finished[group.group_id], plan)]

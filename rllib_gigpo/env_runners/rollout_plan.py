@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -33,24 +33,6 @@ class GroupPlan:
         """Seed of the response that `member`, or its agent `agent_id`, samples at `step` of the environment."""
         agent = () if agent_id is None else (agent_id,)
         return derive_seed(self.sampling_seed, member, step, *agent)
-
-
-def training_groups(tasks: Mapping[int, Any], seed: int) -> tuple[GroupPlan, ...]:
-    """Groups of training under a run seed.
-
-    Args:
-        tasks: By group id.
-        seed: Of the run.
-    """
-    return tuple(
-        GroupPlan(
-            group_id=group_id,
-            task=task,
-            env_seed=derive_seed(seed, "environment", group_id),
-            sampling_seed=derive_seed(seed, "sampling", group_id),
-        )
-        for group_id, task in tasks.items()
-    )
 
 
 def evaluation_groups(tasks: Sequence[Any], seed: int) -> tuple[GroupPlan, ...]:

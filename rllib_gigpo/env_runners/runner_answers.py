@@ -44,18 +44,18 @@ class Rollout:
             last_failure=next((rollout.last_failure for rollout in reversed(rollouts) if rollout.last_failure), None),
         )
 
-    def check_any_finished(self, num_trajectories: int, *, any_worked: bool = False) -> None:
+    def check_any_finished(self, num_trajectories: int, *, services_worked: bool = False) -> None:
         """Raises RuntimeError where all trajectories that were started, so many, have failed: in further rollouts they
         would too.
 
-        Where trajectories have finished before (`any_worked`), a service that does not answer is no such reason, nor is
-        a failure of the infrastructure: both may come back.
+        Where trajectories have finished before (`services_worked`), a service that does not answer is no such reason,
+        nor is a failure of the infrastructure: both may come back.
         """
         reasons = [endings.ENV_FAILURE, endings.PROMPT_OVERFLOW]
-        if not any_worked:
+        if not services_worked:
             reasons.append(endings.SERVICE_FAILURE)
         failed = sum(self.counts[f"endings/{ending}"] for ending in reasons)
-        may_come_back = any_worked and self.counts[f"{FAILURE_KINDS}/{FailureKind.INFRASTRUCTURE}"] > 0
+        may_come_back = services_worked and self.counts[f"{FAILURE_KINDS}/{FailureKind.INFRASTRUCTURE}"] > 0
         if not self.episodes and failed == num_trajectories and not may_come_back:
             raise RuntimeError(f"all {failed} trajectories of a rollout failed; the last cause: {self.last_failure}")
 

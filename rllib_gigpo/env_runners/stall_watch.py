@@ -10,12 +10,13 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from types import FrameType, TracebackType
-from typing import Any, Self
+from types import FrameType
+from typing import TypeVar
 
 import ray
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 # What a thread that was interrupted may take to end its rollout.
 _GRACE_S = 5.0
@@ -34,11 +35,11 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 class StallWatch:
-    """Within it, a thread watches a rollout that runs in the thread that entered.
+    """Has a thread watch one rollout.
 
-    One that stalls is interrupted: RolloutStalled leaves the block, with the place where it stood. That takes the main
-    thread of the process, and code that can be interrupted. Where it cannot be, a process of Ray's ends itself, and
-    whoever waits for it gets an error; any other process stays, and says in its log where it stands.
+    A rollout that stalls is interrupted: RolloutStalled, with the place where it stood. That takes the main thread of
+    the process, and code that can be interrupted. Where it cannot be, a process of Ray's ends itself, and whoever waits
+    for it gets an error; any other process stays, and says in its log where it stands.
 
     Args:
         progress: A count that grows with every answer.
@@ -51,36 +52,38 @@ class StallWatch:
         self._over = threading.Event()
         self._lock = threading.Lock()  # held to interrupt, and to end: nobody is interrupted afterwards
         self._stood_at: str | None = None
-        self._handler_before: Any = None
 
-    def __enter__(self) -> Self:
+    def run(self, rollout: Callable[[], T]) -> T:
+        """What `rollout` returns, called in this thread.
+
+        Raises:
+            RolloutStalled: It has stalled.
+        """
         if self._timeout_s is None:
-            return self
+            return rollout()
         watched = threading.current_thread()
-        can_interrupt = watched is threading.main_thread()
-        if can_interrupt:  # elsewhere Python lets nobody set handlers
-            # Not SIGINT, which Ray's processes block.
-            self._handler_before = signal.signal(signal.SIGUSR2, _interrupt)
-        arguments = (watched, self._timeout_s, can_interrupt)
-        threading.Thread(target=self._watch, args=arguments, name="stall watch", daemon=True).start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+        can_interrupt = watched is threading.main_thread()  # in others Python lets nobody set handlers
+        # Not SIGINT, which Ray's processes block.
+        handler_before = signal.signal(signal.SIGUSR2, _interrupt) if can_interrupt else None
         try:
-            with self._lock:
-                self._over.set()
-            time.sleep(0)  # an interruption that is on its way arrives here
+            arguments = (watched, self._timeout_s, can_interrupt)
+            threading.Thread(target=self._watch, args=arguments, name="stall watch", daemon=True).start()
+            try:
+                return rollout()
+            finally:
+                with self._lock:
+                    self._over.set()
+                time.sleep(0)  # an interruption that is on its way arrives here
         except _Interruption:
-            pass
-        if self._handler_before is not None:
-            signal.signal(signal.SIGUSR2, self._handler_before)
-        if self._stood_at is not None:
-            raise RolloutStalled(
-                f"the rollout got no answer from any environment or engine for {self._timeout_s:g} s "
-                f"(rollout_stall_timeout_s); it stood at:\n{self._stood_at}"
-            ) from None
+            self._over.set()
+        finally:
+            if can_interrupt:
+                signal.signal(signal.SIGUSR2, handler_before or signal.SIG_DFL)
+        # Out here: the interruption is no part of the story.
+        raise RolloutStalled(
+            f"the rollout got no answer from any environment or engine for {self._timeout_s:g} s "
+            f"(rollout_stall_timeout_s); it stood at:\n{self._stood_at}"
+        )
 
     def _watch(self, watched: threading.Thread, timeout_s: float, can_interrupt: bool) -> None:
         seen, since = self._progress(), time.monotonic()

@@ -118,13 +118,13 @@ def test_groups_that_fail_are_replaced_and_end_the_run_only_where_nothing_has_fi
 def test_a_service_that_worked_before_may_be_away_for_a_whole_rollout():
     for counts in ({"endings/service_failure": 4}, {"endings/service_failure": 3, "endings/env_failure": 1}):
         away = Rollout([], Counter(counts), [], "nobody at home")
-        away.check_any_finished(4, any_worked=True)
+        away.check_any_finished(4, services_worked=True)
         with pytest.raises(
             RuntimeError, match="all 4 trajectories of a rollout failed; the last cause: nobody at home"
         ):
             away.check_any_finished(4)
     with pytest.raises(RuntimeError, match="all 4 trajectories"):
-        Rollout([], Counter({"endings/env_failure": 4}), []).check_any_finished(4, any_worked=True)
+        Rollout([], Counter({"endings/env_failure": 4}), []).check_any_finished(4, services_worked=True)
 
 
 def test_a_request_is_at_least_what_is_missing_and_at_most_an_iteration():

@@ -104,10 +104,10 @@ def rollout(episodes: list, *failures: Failure) -> Rollout:
 
 def test_where_all_trajectories_fail_infrastructure_that_worked_before_may_come_back() -> None:
     timeout, error = failure_of(StepTimeout("too long")), failure_of(ValueError("no such task"))
-    rollout([], timeout, timeout).check_any_finished(2, any_worked=True)
-    for failures, any_worked in (((timeout, timeout), False), ((error, error), True)):
+    rollout([], timeout, timeout).check_any_finished(2, services_worked=True)
+    for failures, services_worked in (((timeout, timeout), False), ((error, error), True)):
         with pytest.raises(RuntimeError, match=f"all 2 trajectories .*{failures[0].message}"):
-            rollout([], *failures).check_any_finished(2, any_worked=any_worked)
+            rollout([], *failures).check_any_finished(2, services_worked=services_worked)
 
 
 def test_infrastructure_that_stays_away_ends_the_run_with_its_cause() -> None:

@@ -62,8 +62,8 @@ def environment_hangs_in_an_event_loop() -> None:
 def test_what_hangs_is_interrupted_and_named(hang: Callable[[], None]) -> None:
     before = signal.getsignal(signal.SIGUSR2)
     message = rf"(?s)no answer .* for 0.3 s .*in {hang.__name__}\n"
-    with pytest.raises(RolloutStalled, match=message), StallWatch(lambda: 7, STALL_S):
-        hang()
+    with pytest.raises(RolloutStalled, match=message):
+        StallWatch(lambda: 7, STALL_S).run(hang)
     # Event loops log what became of tasks that nobody waits for; here, and not in the middle of something else.
     gc.collect()
     assert signal.getsignal(signal.SIGUSR2) is before
@@ -71,31 +71,35 @@ def test_what_hangs_is_interrupted_and_named(hang: Callable[[], None]) -> None:
 
 def test_slow_is_not_stalled() -> None:
     count = itertools.count()
-    with StallWatch(lambda: next(count), STALL_S):
-        time.sleep(4 * STALL_S)
+    watch = StallWatch(lambda: next(count), STALL_S)
+    assert watch.run(lambda: time.sleep(4 * STALL_S) or "done") == "done"
 
 
 def test_without_a_limit_there_is_no_watch() -> None:
     threads = threading.active_count()
-    with StallWatch(lambda: 7, None):
-        assert threading.active_count() == threads
+    assert StallWatch(lambda: 7, None).run(threading.active_count) == threads
 
 
 def test_an_error_and_a_ctrl_c_stay_what_they_are() -> None:
-    with pytest.raises(ValueError, match="its own"), StallWatch(lambda: 7, STALL_S):
-        raise ValueError("its own")
-    with pytest.raises(KeyboardInterrupt) as interrupted, StallWatch(lambda: 7, 60):
+    def divides() -> None:
+        1 / 0  # noqa: B018
+
+    def gets_ctrl_c() -> None:
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(5)
+
+    with pytest.raises(ZeroDivisionError):
+        StallWatch(lambda: 7, STALL_S).run(divides)
+    with pytest.raises(KeyboardInterrupt) as interrupted:
+        StallWatch(lambda: 7, 60).run(gets_ctrl_c)
     assert type(interrupted.value) is KeyboardInterrupt
 
 
 def test_in_another_thread_a_stall_is_logged_where_it_stands(caplog: pytest.LogCaptureFixture) -> None:
-    def stall_for_a_while() -> None:
-        with StallWatch(lambda: 7, STALL_S):
-            time.sleep(3 * STALL_S)
+    def stalls_for_a_while() -> None:
+        time.sleep(3 * STALL_S)
 
-    thread = threading.Thread(target=stall_for_a_while)
+    thread = threading.Thread(target=StallWatch(lambda: 7, STALL_S).run, args=[stalls_for_a_while])
     thread.start()
     thread.join()
-    assert "in stall_for_a_while" in caplog.text
+    assert "in stalls_for_a_while" in caplog.text
