@@ -30,10 +30,10 @@ PAGE = Path(__file__).parents[1] / "docs" / "soak.md"
 EPISODES = 1000
 
 
-def soak_alfworld(what: str, **options: Any) -> list[CheckResult]:
-    """Calls a function of the module soak_alfworld."""
-    # Imported for these parts alone: it brings RLlib, hundreds of megabytes in which a leak of another part is lost.
-    results: list[CheckResult] = getattr(import_module("soak_alfworld"), what)(**options)
+def soak(module: str, what: str, **options: Any) -> list[CheckResult]:
+    """Calls a function of a module."""
+    # Imported for its parts alone: it brings RLlib, hundreds of megabytes in which a leak of another part is lost.
+    results: list[CheckResult] = getattr(import_module(module), what)(**options)
     return results
 
 
@@ -42,10 +42,12 @@ PARTS: Mapping[str, Callable[[], list[CheckResult]]] = {
         name: partial(soak_environment, name, episodes=EPISODES)
         for name in sorted(EXPERTS, key=lambda n: (n.startswith("ALFWorld"), n))
     },
-    "ALFWorld-splits": partial(soak_alfworld, "splits", games=2),
-    "ALFWorld-workers": partial(soak_alfworld, "in_workers", episodes=200),
-    "ALFWorld-stock": partial(soak_alfworld, "beside_stock", games=1, steps=20),
-    "ALFWorld-anchors": partial(soak_alfworld, "anchor_states"),
+    "ALFWorld-splits": partial(soak, "soak_alfworld", "splits", games=2),
+    "ALFWorld-workers": partial(soak, "soak_alfworld", "in_workers", episodes=200),
+    "ALFWorld-stock": partial(soak, "soak_alfworld", "beside_stock", games=1, steps=20),
+    "ALFWorld-anchors": partial(soak, "soak_alfworld", "anchor_states"),
+    "Chaos": partial(soak, "soak_chaos", "chaos", iterations=20),
+    "Memory": partial(soak, "soak_memory", "memory"),
 }
 
 HEAD = f"""\
@@ -61,6 +63,9 @@ too; ratios are measured side by side.
 * **memory**: resident memory of the process that plays at random, after {WARM_UP:.0%} of the episodes and at the end.
   It may grow by {MOST_GROWTH_MB:g} MiB: a leak of 5 KiB an episode is more than that, an allocator that takes a block
   now and then is less.
+* **Chaos**: 20 iterations under Tune, in each of which but the first and the last something is killed, hangs or raises,
+  a learner once. Every group must be counted once; success must be that of a quiet run, within three standard errors.
+* **Memory**: resident memory of driver, env runner and learner may grow by 10% from the 20th to the 200th iteration.
 """
 
 
