@@ -26,8 +26,9 @@ logger = logging.getLogger(__name__)
 
 LOCAL_RUNNER = 0
 _POLL_S = 0.2
-# How long Ray may take to notice a death, and to find a place for the new process.
+# How long Ray may take to notice a death, and to find a place for the new process; how long that may take to answer.
 _NOTICE_S = 10.0
+_PING_S = 30.0
 _PLACEMENT_S = 50.0
 
 
@@ -164,15 +165,28 @@ class RunnerGroup:
         start = time.monotonic()
         while (waited := time.monotonic() - start) < self._restart_timeout_s and self._any_restarting(waited):
             time.sleep(_POLL_S)
-        restored = self._group.probe_unhealthy_env_runners()
+        restored = self._take_back()
         self._restarts_seen |= self._restarts_of(restored)
         self._without_place -= set(restored)
         return restored
 
+    def _take_back(self) -> list[int]:
+        """Takes back the runners whose process answers. RLlib's own way to do so would ask all that failed, and wait
+        for one that has no process as long as for one that is being set up."""
+        present = [runner_id for runner_id in self._dead() if self._actor_state(runner_id)["State"] == "ALIVE"]
+        if not present:  # without ids, RLlib's manager would call every runner
+            return []
+        answers = self._manager.foreach_actor(
+            "ping", remote_actor_ids=present, healthy_only=False, timeout_seconds=_PING_S, mark_healthy=True
+        )
+        return sorted(answer.actor_id for answer in answers if answer.ok)
+
+    def _dead(self) -> list[int]:
+        return sorted(set(self._manager.actor_ids()) - set(self._manager.healthy_actor_ids()))
+
     def _any_restarting(self, waited_s: float) -> bool:
         """Whether a runner that failed is still on its way back, and worth waiting for."""
-        dead = sorted(set(self._manager.actor_ids()) - set(self._manager.healthy_actor_ids()))
-        return any([self._is_restarting(runner_id, waited_s) for runner_id in dead])
+        return any([self._is_restarting(runner_id, waited_s) for runner_id in self._dead()])
 
     def _is_restarting(self, runner_id: int, waited_s: float) -> bool:
         """Whether a runner is neither alive in a new process, nor given up, nor for long without a node."""
@@ -182,7 +196,9 @@ class RunnerGroup:
             return actor["NumRestarts"] == self._restarts_seen.get(runner_id) and waited_s < _NOTICE_S
         if actor["State"] == "DEAD" or (runner_id in self._without_place and self.known_alive()):
             return False
-        if not actor["Address"]["NodeID"].strip("f") and waited_s >= _PLACEMENT_S:
+        # Until Ray has found a place, the record names the node that was lost, or none.
+        nodes = {node["NodeID"] for node in ray.nodes() if node["Alive"]}
+        if actor["Address"]["NodeID"] not in nodes and waited_s >= _PLACEMENT_S:
             logger.warning(
                 "no node has room for env runner %d, which was lost: the run goes on without it until one has",
                 runner_id,
