@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,12 +26,18 @@ MB = 2**20
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """A node for one actor, with the smallest object store that Ray makes; others are added where they are needed."""
+    monkeypatch = pytest.MonkeyPatch()
+    # Short, for its sockets. In Ray's usual folder, whatever else starts Ray on this machine would join this cluster.
+    folder = tempfile.mkdtemp(prefix="faults")
+    monkeypatch.setenv("RAY_TMPDIR", folder)
     head = {"num_cpus": 1, "object_store_memory": 80 * MB, "include_dashboard": False}
     cluster = Cluster(initialize_head=True, head_node_args=head)
     ray.init(address=cluster.address, log_to_driver=False)
     yield cluster
     ray.shutdown()
     cluster.shutdown()
+    monkeypatch.undo()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")
