@@ -6,8 +6,8 @@ The long form, 20 iterations beside a quiet run, is `python benchmarks/soak.py C
 from __future__ import annotations
 
 import importlib
+import os
 import resource
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,11 +27,12 @@ ITERATIONS = 6
 def soak_chaos() -> Iterator[Any]:
     """The module, which Ray's and the environments' processes must find too."""
     folder = str(Path(__file__).parents[2] / "benchmarks")
-    sys.path.insert(0, folder)
-    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False)
-    yield importlib.import_module("soak_chaos")
-    ray.shutdown()
-    sys.path.remove(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)
+        patch.setenv("PYTHONPATH", folder, prepend=os.pathsep)
+        ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False)
+        yield importlib.import_module("soak_chaos")
+        ray.shutdown()
 
 
 def test_a_schedule_holds_every_fault_and_is_the_seeds(soak_chaos: Any) -> None:
