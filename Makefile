@@ -3,7 +3,8 @@
 # make lint    set up, then ruff, mypy and import-linter
 # make docs    set up, then docs/ as a site in site/
 # make curves  set up, then the learning curves of docs/results.md: hours on the CPU; takes up where it was stopped
-# make soak    set up, then a thousand episodes and more of every environment, written to docs/soak.md
+# make soak    set up, then a thousand episodes and more of every environment, and training while processes are killed,
+#              written to docs/soak.md
 # make venv    set up only: .venv with everything but ALFWorld and vLLM
 # make alfworld  ALFWorld in .venv: its planner is compiled, which takes g++, make and minutes
 # make vllm    the engine `vllm` for the CPU in .venv, about 90 seconds; `make test` does this too

@@ -47,6 +47,8 @@ PARTS: Mapping[str, Callable[[], list[CheckResult]]] = {
     "ALFWorld-stock": partial(soak, "soak_alfworld", "beside_stock", games=1, steps=20),
     "ALFWorld-anchors": partial(soak, "soak_alfworld", "anchor_states"),
     "Resume": partial(soak, "soak_resume", "resume"),
+    "Chaos": partial(soak, "soak_chaos", "chaos", iterations=20),
+    "Memory": partial(soak, "soak_memory", "memory"),
 }
 
 HEAD = f"""\
@@ -65,6 +67,9 @@ too; ratios are measured side by side.
 * **seed N** of Resume: a training is killed with -9 at a moment that the seed draws, and resumed. The next update, and
   with Tune the last, must be that of an uninterrupted run within 1e-6, on the same tasks, with the same counters and
   learning rate.
+* **Chaos**: 20 iterations under Tune, in each of which but the first and the last something is killed, hangs or raises,
+  a learner once. Every group must be counted once; success must be that of a quiet run, within three standard errors.
+* **Memory**: resident memory of driver, env runner and learner may grow by 10% from the 20th to the 200th iteration.
 """
 
 

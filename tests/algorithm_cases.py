@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -65,12 +66,13 @@ def tokens_of(episodes: list) -> dict[tuple[int, int], list[list[int]]]:
 
 
 class KillsItsProcess(gym.Wrapper):
-    """EZPoints that kills its process, after a step or two, where the file `env_config["order"]` lies; it takes the
-    file away, so that this happens once."""
+    """EZPoints that kills its process, after a step or two, where the file `env_config["order"]` lies, and hangs where
+    `env_config["hang"]` does; it takes the file away, so that this happens once."""
 
     def __init__(self, config: Any):
         super().__init__(make_env("EZPoints"))
         self.order = Path(config["order"])
+        self.hang = Path(config.get("hang", config["order"] + "-hang"))
         self.steps = 0
 
     def step(self, action: str) -> Any:
@@ -78,6 +80,9 @@ class KillsItsProcess(gym.Wrapper):
         if self.steps >= 3 and self.order.exists():
             self.order.unlink()
             os.kill(os.getpid(), signal.SIGKILL)
+        if self.steps >= 3 and self.hang.exists():
+            self.hang.unlink()
+            time.sleep(600)
         return super().step(action)
 
 

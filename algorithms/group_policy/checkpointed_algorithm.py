@@ -11,6 +11,7 @@ from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.utils.annotations import override
 from ray.util.debug import log_once
 
+from rllib_gigpo.algorithms.group_policy.checkpoint_fallback import last_good_checkpoint
 from rllib_gigpo.algorithms.group_policy.checkpoints import (
     check_checkpoint,
     config_with_own_model,
@@ -88,6 +89,11 @@ class CheckpointedAlgorithm(ReusableAlgorithm):
         super().restore_from_path(path, filesystem=filesystem, **kwargs)
         self._check_learners("restore their state")
         self.deliver_weights()
+
+    @override(Algorithm)
+    def load_checkpoint(self, checkpoint_dir: str) -> None:
+        """Tune's way to `restore_from_path`; where the latest checkpoint of a trial is damaged, the one before it."""
+        super().load_checkpoint(last_good_checkpoint(checkpoint_dir, type(self)))
 
     @classmethod
     @override(Algorithm)

@@ -29,62 +29,50 @@ from ray.rllib.utils.metrics import (
 )
 from ray.rllib.utils.typing import ResultDict, StateDict
 
-from rllib_gigpo.algorithms.group_policy.checkpointed_algorithm import CheckpointedAlgorithm
 from rllib_gigpo.algorithms.group_policy.cluster_resources import check_cluster_resources
-from rllib_gigpo.algorithms.group_policy.dynamic_sampling import connected_apart, groups_with_signal, sample_until_full
 from rllib_gigpo.algorithms.group_policy.evaluation_panel import EvaluationPanel
 from rllib_gigpo.algorithms.group_policy.group_credit import advantages_of_modules, credit_metrics, has_signal
 from rllib_gigpo.algorithms.group_policy.group_policy_config import GroupPolicyConfig
+from rllib_gigpo.algorithms.group_policy.group_sampling import ROLLOUT_GROUP_RESULTS, GroupSampling
+from rllib_gigpo.algorithms.group_policy.guard_readings import read_metrics
+from rllib_gigpo.algorithms.group_policy.guards import GUARD_RESULTS, Guards
 from rllib_gigpo.algorithms.group_policy.kl_in_reward import coefficient_at, kl_penalties
 from rllib_gigpo.algorithms.group_policy.learner_update import update_learners
+from rllib_gigpo.algorithms.group_policy.loss_watch import LossWatch
 from rllib_gigpo.algorithms.group_policy.nested_metrics import nested
 from rllib_gigpo.algorithms.group_policy.overlap import OVERLAP_RESULTS, OverlappedSampling
-from rllib_gigpo.algorithms.group_policy.plans import evaluation_plan, training_plan
-from rllib_gigpo.algorithms.group_policy.sampler_gap import check_sampler_gap
+from rllib_gigpo.algorithms.group_policy.plans import evaluation_plan
+from rllib_gigpo.algorithms.group_policy.sampler_gap import check_sampler_gaps
 from rllib_gigpo.algorithms.group_policy.scoring import REFERENCE_LOGP, score_rows
 from rllib_gigpo.algorithms.group_policy.self_play import refresh_opponents
 from rllib_gigpo.algorithms.group_policy.weight_delivery import deliver_weights
-from rllib_gigpo.columns import GROUP_ID
-from rllib_gigpo.connectors.credit_groups import credit_group_id
 from rllib_gigpo.connectors.token_rows import STEP_ROWS, TOKEN_ROWS
 from rllib_gigpo.env_runners.rollout_metrics import rollout_metrics
-from rllib_gigpo.env_runners.rollout_plan import RolloutPlan
-from rllib_gigpo.env_runners.runner_answers import Rollout
 from rllib_gigpo.env_runners.runner_group import RunnerGroup
 from rllib_gigpo.env_runners.silence import SilenceWatch
 from rllib_gigpo.env_runners.task_stream import TaskStream
 from rllib_gigpo.env_runners.trajectories import by_trajectory
-from rllib_gigpo.learners.update_metrics import SAMPLER_LEARNER_GAP_MEAN
 from rllib_gigpo.report.record_files import records_folder
 from rllib_gigpo.report.trajectory_recorder import TrajectoryRecorder
 from rllib_gigpo.rows import StepRows, TokenRows
 
 logger = logging.getLogger(__name__)
 
-ROLLOUT_GROUP_RESULTS = "rollout_groups"
 WEIGHT_DELIVERY_RESULTS = "weight_delivery"
 COMPONENT_GROUP_CONNECTOR = "group_connector"
 CREDIT_ASSIGNMENT_TIMER = "credit_assignment"
 SCORING_TIMER = "scoring"
 
 
-class GroupPolicy(CheckpointedAlgorithm):
+class GroupPolicy(GroupSampling):
     """Base class: a subclass says with `compute_advantages` how credit is assigned within groups."""
 
-    config: GroupPolicyConfig
     _overlap: OverlappedSampling | None = None  # None: every group is of the weights that the update starts from
 
     @classmethod
     @override(Algorithm)
     def get_default_config(cls) -> GroupPolicyConfig:
         return GroupPolicyConfig()
-
-    def compute_advantages(self, rows: StepRows) -> np.ndarray:
-        """One advantage per step row, float32[T], from the light rows of all groups in which a module acted.
-
-        It has no side effects: dynamic sampling also asks for the advantages of single groups.
-        """
-        raise NotImplementedError
 
     def credit_columns(self, rows: StepRows) -> dict[str, np.ndarray]:
         """What the advantages are made of, for the recorded trajectories: float32[T] each, by name."""
@@ -110,10 +98,14 @@ class GroupPolicy(CheckpointedAlgorithm):
         self._seed = secrets.randbits(31) if self.config.seed is None else self.config.seed
         self._task_cursor = 0
         self._tasks = TaskStream(self._seed, tasks=self.config.tasks, evaluation_tasks=self.config.evaluation_tasks)
-        if self.config.max_weight_lag:
-            self._overlap = OverlappedSampling(self._roll_out, self._next_plan)
+        # Set in any case: a process may have been another trial's before.
+        lags = self.config.max_weight_lag > 0
+        self._overlap = OverlappedSampling(self._roll_out, self._next_plan) if lags else None
         self._group_connector = self.config.build_group_connector()
         self._silence = SilenceWatch(self.config.policies, self.config.may_learn)
+        self._losses = LossWatch()
+        self._guards = Guards(self.config.guard_limits())
+        self._last_panel = None
         self._any_finished = False  # whether any trajectory of this process's rollouts has
         self.recorder = TrajectoryRecorder(
             records_folder(self.logdir, self._storage),
@@ -146,7 +138,7 @@ class GroupPolicy(CheckpointedAlgorithm):
         if self._overlap is not None:
             self._overlap.settle()
             self._log(OVERLAP_RESULTS, self._overlap.metrics())
-            if not self._runners.any_alive:
+            if not self._runners.known_alive():
                 return  # they died meanwhile, and get the weights when they are restored
         with self.metrics.log_time((TIMERS, SYNCH_WORKER_WEIGHTS_TIMER)):
             self.deliver_weights()
@@ -218,53 +210,6 @@ class GroupPolicy(CheckpointedAlgorithm):
         if self._overlap is not None:
             self._overlap.settle()
 
-    def _next_plan(self, num_groups: int | None = None) -> RolloutPlan:
-        """The next groups of the task stream, an iteration's by default; moves the task cursor past them."""
-        first = self._task_cursor
-        self._task_cursor += self.config.groups_per_iteration if num_groups is None else num_groups
-        return training_plan(self.config, self._tasks, self._seed, range(first, self._task_cursor))
-
-    def _sample(self, plan: RolloutPlan) -> list[SingleAgentEpisode]:
-        return self._checked(plan, self._roll_out(plan))
-
-    def _checked(self, plan: RolloutPlan, rollout: Rollout) -> list[SingleAgentEpisode]:
-        """The episodes of an iteration's rollout, which is logged; raises RuntimeError where all have failed."""
-        rollout.check_any_finished(len(plan.groups) * plan.group_size, services_worked=self._any_finished)
-        self._log_rollout(rollout)
-        return rollout.episodes
-
-    def _roll_out(self, plan: RolloutPlan) -> Rollout:
-        rollout = self._runners.roll_out(plan)
-        self._any_finished |= bool(rollout.episodes)
-        return rollout
-
-    def _sample_full(self) -> list[SingleAgentEpisode]:
-        """Dynamic sampling: as many groups with a signal as an iteration takes, or what the last round leaves."""
-        sample = sample_until_full(
-            lambda num_groups: self._roll_out(self._next_plan(num_groups)),
-            self._groups_with_signal,
-            services_worked=lambda: self._any_finished,
-            num_groups=self.config.groups_per_iteration,
-            group_size=self.config.group_size,
-            max_rounds=self.config.max_sampling_rounds,
-        )
-        self._log_rollout(sample.rollout)
-        self._log(ROLLOUT_GROUP_RESULTS, sample.metrics)
-        return sample.episodes
-
-    def _groups_with_signal(self, episodes: list[SingleAgentEpisode]) -> set[int]:
-        """Ids of the rollout groups in which the advantages of any agent that learns are not all 0."""
-        batch = connected_apart(self._group_connector, episodes)
-        signal = groups_with_signal(batch[STEP_ROWS], self.compute_advantages)
-        learning = [episode for episode in episodes if self.config.may_learn(episode.module_id)]
-        return {episode.get_infos(0)[GROUP_ID] for episode in learning if credit_group_id(episode) in signal}
-
-    def _log_rollout(self, rollout: Rollout) -> None:
-        """Logs everything that an iteration rolled out; once an iteration, for a second call would hide the first."""
-        self.metrics.aggregate(rollout.metrics, key=ENV_RUNNER_RESULTS)
-        self._log(ENV_RUNNER_RESULTS, rollout_metrics(rollout.episodes, rollout.counts))
-        self._silence.look_at(rollout.episodes, rollout.counts)
-
     def _assign_credit(self, episodes: list[SingleAgentEpisode]) -> TokenRows:
         """Token rows of all episodes, with their advantages."""
         batch = self._group_connector(rl_module=None, batch={}, episodes=episodes, shared_data={}, metrics=self.metrics)
@@ -307,16 +252,16 @@ class GroupPolicy(CheckpointedAlgorithm):
         timesteps = {NUM_ENV_STEPS_SAMPLED_LIFETIME: self._steps_sampled()}
         results = update_learners(self.learner_group, rows, timesteps=timesteps)
         self.metrics.aggregate(results, key=LEARNER_RESULTS)
-        for module_id, own_rows in rows.rows_of_modules(DEFAULT_MODULE_ID).items():
-            if not rows.in_loss[own_rows].any():
-                continue  # its policy was not run
-            gap = self.metrics.peek((LEARNER_RESULTS, module_id, SAMPLER_LEARNER_GAP_MEAN), default=0.0)
-            check_sampler_gap(
-                float(gap),
-                module_id,
-                warning=self.config.sampler_gap_warning,
-                limit=self.config.sampler_gap_limit,
-            )
+        of_modules = rows.rows_of_modules(DEFAULT_MODULE_ID).items()
+        # Of the others, the policy was not run.
+        updated = [module_id for module_id, own_rows in of_modules if rows.in_loss[own_rows].any()]
+        self._log(GUARD_RESULTS, self._guards.look_at(read_metrics(self.metrics, updated)))
+        self._guards.check()
+        check_sampler_gaps(
+            {module_id: self.metrics.peek((LEARNER_RESULTS, module_id)) for module_id in updated},
+            warning=self.config.sampler_gap_warning,
+            limit=self.config.sampler_gap_limit,
+        )
 
     def _refresh_opponents(self) -> None:
         """In self-play, keeps a copy of the policy now and then."""
@@ -343,10 +288,6 @@ class GroupPolicy(CheckpointedAlgorithm):
             callbacks_functions=getattr(self.config, f"callbacks_{event}"),
             kwargs={"algorithm": self, "metrics_logger": self.metrics, **kwargs},
         )
-
-    def _log(self, prefix: str, metrics: dict[str, float]) -> None:
-        for name, value in metrics.items():
-            self.metrics.log_value((prefix, *name.split("/")), value, window=1)
 
     @override(Algorithm)
     def cleanup(self) -> None:
@@ -379,7 +320,12 @@ class GroupPolicy(CheckpointedAlgorithm):
             )
         # What was sampled ahead is not saved: it is sampled again.
         ahead = 0 if self._overlap is None else self._overlap.groups_ahead
-        return state | {"task_cursor": self._task_cursor - ahead, "groups_ahead": ahead, "run_seed": self._seed}
+        return state | {
+            "task_cursor": self._task_cursor - ahead,
+            "groups_ahead": ahead,
+            "run_seed": self._seed,
+            "guards": self._guards.get_state(),
+        }
 
     @override(Algorithm)
     def set_state(self, state: StateDict) -> None:
@@ -387,6 +333,8 @@ class GroupPolicy(CheckpointedAlgorithm):
         super().set_state(state)
         if COMPONENT_GROUP_CONNECTOR in state:
             self._group_connector.set_state(state[COMPONENT_GROUP_CONNECTOR])
+        if "guards" in state:
+            self._guards.set_state(state["guards"])
         if "task_cursor" in state:
             if self._overlap is not None:
                 self._overlap.restored(state.get("groups_ahead", 0))

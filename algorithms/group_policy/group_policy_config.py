@@ -15,7 +15,7 @@ from ray.rllib.utils.annotations import override
 
 from rllib_gigpo.algorithms.group_policy import config_checks, multi_agent_checks
 from rllib_gigpo.algorithms.group_policy.config_checks import check_keyword_arguments
-from rllib_gigpo.algorithms.group_policy.language_agent_config import LanguageAgentConfig
+from rllib_gigpo.algorithms.group_policy.guards_config import GuardedConfig
 from rllib_gigpo.algorithms.group_policy.module_specs import with_absolute_paths, with_module_configs
 from rllib_gigpo.algorithms.group_policy.scoring import OLD_LOGP, REFERENCE_LOGP
 from rllib_gigpo.algorithms.group_policy.self_play import LEARNER, OpponentMapping, self_play_modules
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ray.rllib.core.learner.learner_group import LearnerGroup
 
 
-class GroupPolicyConfig(LanguageAgentConfig):
+class GroupPolicyConfig(GuardedConfig):
     """Base of the group-relative algorithms' configs; not an algorithm by itself.
 
     An iteration rolls out `groups_per_iteration` groups of `group_size` trajectories, turns each environment step into

@@ -64,6 +64,7 @@ class LanguageAgentConfig(AlgorithmConfig):
         # env_runners()
         self.env_workers = 0
         self.env_step_timeout_s: float | None = 300.0
+        self.rollout_stall_timeout_s: float | None = 600.0
         self.env_worker_memory_limit_mb: float | None = None
         self.env_worker_max_episodes: int | None = None
         self.max_trajectory_steps: int | None = None
@@ -198,6 +199,7 @@ class LanguageAgentConfig(AlgorithmConfig):
         *,
         env_workers: int = NotProvided,
         env_step_timeout_s: float | None = NotProvided,
+        rollout_stall_timeout_s: float | None = NotProvided,
         env_worker_memory_limit_mb: float | None = NotProvided,
         env_worker_max_episodes: int | None = NotProvided,
         max_trajectory_steps: int | None = NotProvided,
@@ -212,6 +214,8 @@ class LanguageAgentConfig(AlgorithmConfig):
                 itself, one after the other, and the limits below do not apply.
             env_step_timeout_s: A reset or step that takes longer, in seconds, fails, and its worker is replaced. None:
                 no limit.
+            rollout_stall_timeout_s: A rollout in which no environment and no engine has answered for so long, in
+                seconds, is given up, and its env runner replaced. None: never.
             env_worker_memory_limit_mb: A worker whose resident memory is above this, in MB, is replaced between
                 trajectories. None: no limit.
             env_worker_max_episodes: A worker is replaced after so many trajectories. None: never.
@@ -226,6 +230,7 @@ class LanguageAgentConfig(AlgorithmConfig):
         check_keyword_arguments("env_runners", super().env_runners, kwargs, LanguageAgentConfig.env_runners)
         super().env_runners(**kwargs)
         self._set(env_workers=env_workers, env_step_timeout_s=env_step_timeout_s)
+        self._set(rollout_stall_timeout_s=rollout_stall_timeout_s)
         self._set(
             env_worker_memory_limit_mb=env_worker_memory_limit_mb, env_worker_max_episodes=env_worker_max_episodes
         )

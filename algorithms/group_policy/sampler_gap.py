@@ -3,8 +3,23 @@
 from __future__ import annotations
 
 import logging
+import math
+from collections.abc import Mapping
+
+from rllib_gigpo.learners.update_metrics import NON_FINITE_GRADIENTS, SAMPLER_LEARNER_GAP_MEAN
 
 logger = logging.getLogger(__name__)
+
+
+def check_sampler_gaps(
+    metrics: Mapping[str, Mapping[str, float]], *, warning: float | None, limit: float | None
+) -> None:
+    """Judges the gaps of all modules that were updated, by their metrics; see `check_sampler_gap`."""
+    for module_id, of_module in metrics.items():
+        gap = float(of_module[SAMPLER_LEARNER_GAP_MEAN])
+        # Steps that are not finite are the guards', and leave no gap: where there was no other one, that is no news.
+        if not (math.isnan(gap) and of_module[NON_FINITE_GRADIENTS] > 0):
+            check_sampler_gap(gap, module_id, warning=warning, limit=limit)
 
 
 def check_sampler_gap(gap: float, module_id: str, *, warning: float | None, limit: float | None) -> None:

@@ -39,9 +39,14 @@ _NUMBERS_OR_NONE = (
     "image_tolerance",
     "value_clip",
     "env_step_timeout_s",
+    "rollout_stall_timeout_s",
     "env_worker_memory_limit_mb",
     "sampler_gap_warning",
     "sampler_gap_limit",
+    "min_entropy",
+    "max_length_growth",
+    "min_valid_action_ratio",
+    "max_kl",
 )
 _INTEGERS = {
     "group_size": 1,
@@ -68,6 +73,7 @@ _INTEGERS_OR_NONE = {
     "env_worker_max_episodes": 1,
     "max_trajectory_steps": 1,
     "max_trajectory_tokens": 1,
+    "max_non_finite_steps": 1,
 }
 _TRUE_OR_FALSE = (
     "dynamic_sampling",

@@ -14,8 +14,9 @@ import ray
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.learner.learner_group import LearnerGroup
 
-from rllib_gigpo.env_runners.runner_answers import RunnerFailure, ServedWeights
+from rllib_gigpo.env_runners.runner_answers import RUNNER_DIED, ServedWeights
 from rllib_gigpo.env_runners.runner_group import RunnerGroup
+from rllib_gigpo.failures import Failure
 from rllib_gigpo.inference.weights_probe import PROBE_TOLERANCE, Probe, probe_gap
 from rllib_gigpo.learners.sharded_learner_group import ShardedLearnerGroup
 
@@ -69,7 +70,7 @@ class WeightParcel:
 def deliver_weights(
     learner_group: LearnerGroup, runners: RunnerGroup, *, model_dtypes: Mapping[str, str], timeout_s: float
 ) -> WeightDelivery:
-    """Gives the learners' weights to every runner that is alive, and waits for all of them.
+    """Gives the learners' weights to every runner that is alive, if any is, and waits for all of them.
 
     RLlib's `sync_weights` would send them and not wait; it drops a push while an earlier one is pending, and failures
     end in a log. Where runners and learners are processes of their own, the weights go from one to the others through
@@ -77,7 +78,7 @@ def deliver_weights(
 
     Args:
         learner_group: All learners hold the same weights; the first one gives them.
-        runners: A runner that dies meanwhile, or whose engine does, is left to be restarted.
+        runners: One that dies meanwhile, or whose infrastructure fails, is restarted and gets them then.
         model_dtypes: By module, all of which are delivered, one after another; sets the tolerance of the probe.
         timeout_s: How long to wait for the answers.
 
@@ -105,7 +106,7 @@ def _deliver(
         "version": parcel.version,
         "probe": parcel.probe,
     }
-    runner_ids = runners.alive()
+    runner_ids = runners.known_alive()
     answers = runners.call("deliver", dict.fromkeys(runner_ids, arguments), timeout_s=timeout_s)
 
     gaps, problems = [0.0], []
@@ -120,10 +121,11 @@ def _deliver(
                     f"env runner {runner_id} serves version {answer.version} with a probe gap of {gap:.3g} "
                     f"(tolerance {tolerance})"
                 )
-        elif isinstance(answer, RunnerFailure) and answer.a_process_died:
-            # A runner whose engine is gone loses its next groups, and is restarted then.
-            logger.warning("env runner %d died while weights were delivered: %s", runner_id, answer.details)
-        elif isinstance(answer, RunnerFailure):
+        elif isinstance(answer, Failure) and answer.is_infrastructure:
+            logger.warning("env runner %d was lost while weights were delivered: %s", runner_id, answer.details)
+            if answer.cause != RUNNER_DIED:
+                runners.restart(runner_id)  # it has other weights, or an engine that is gone
+        elif isinstance(answer, Failure):
             problems.append(f"env runner {runner_id} failed: {answer.details}")
         else:
             problems.append(f"env runner {runner_id} did not answer within {timeout_s:g} s")

@@ -11,8 +11,9 @@ from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from ray.rllib.utils.annotations import override
 
 from rllib_gigpo.algorithms.group_policy.fixed_keys import check_fixed_keys
-from rllib_gigpo.algorithms.group_policy.group_policy import ROLLOUT_GROUP_RESULTS, GroupPolicy
+from rllib_gigpo.algorithms.group_policy.group_policy import GroupPolicy
 from rllib_gigpo.algorithms.group_policy.group_policy_config import GroupPolicyConfig
+from rllib_gigpo.algorithms.group_policy.group_sampling import ROLLOUT_GROUP_RESULTS
 from rllib_gigpo.algorithms.group_policy.scoring import VALUES
 from rllib_gigpo.algorithms.ppo.advantages import GAEAdvantages, explained_variance, gae_advantages, token_columns
 from rllib_gigpo.rows import StepRows, TokenRows, packed_indices

@@ -13,7 +13,6 @@ import signal
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -21,6 +20,8 @@ from typing import Any
 
 import gymnasium as gym
 from gymnasium.envs.registration import EnvSpec
+
+from rllib_gigpo.failures import failure_of
 
 logger = logging.getLogger(__name__)
 
@@ -49,18 +50,6 @@ class EnvironmentDescription:
     observation_space: gym.Space
     action_space: gym.Space
     possible_agents: list[Any] | None
-
-
-@dataclass(frozen=True)
-class CallFailed:
-    """An exception in place of an answer: name of its type, and traceback."""
-
-    cause: str
-    details: str
-
-    @classmethod
-    def of(cls, error: Exception) -> CallFailed:
-        return cls(type(error).__name__, "".join(traceback.format_exception(error)))
 
 
 class _Context(dict):
@@ -149,11 +138,11 @@ def _answer(connection: Connection, host: EnvironmentHost) -> Any:
     except (EOFError, ConnectionError):
         raise
     except Exception as error:  # what was sent cannot be unpickled: a module is missing here, or raises when imported
-        return CallFailed.of(error)
+        return failure_of(error)
     try:
         return getattr(host, method)(*arguments)
     except Exception as error:
-        return CallFailed.of(error)
+        return failure_of(error)
 
 
 def _send(connection: Connection, answer: Any) -> None:
@@ -162,7 +151,7 @@ def _send(connection: Connection, answer: Any) -> None:
     except ConnectionError:
         raise
     except Exception as error:  # the answer cannot be pickled; nothing of it has been sent
-        connection.send(CallFailed.of(error))
+        connection.send(failure_of(error))
 
 
 def _end_when_hung_up(fd: int) -> None:

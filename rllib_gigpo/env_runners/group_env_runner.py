@@ -22,9 +22,10 @@ from rllib_gigpo.env_runners.environment_pool import EnvironmentPool, InlinePool
 from rllib_gigpo.env_runners.environment_worker import CreatorContext
 from rllib_gigpo.env_runners.group_rollout import GroupRollout
 from rllib_gigpo.env_runners.rollout_plan import RolloutPlan
-from rllib_gigpo.env_runners.runner_answers import Rollout, RunnerFailure, ServedWeights
+from rllib_gigpo.env_runners.runner_answers import Rollout, ServedWeights
 from rllib_gigpo.env_runners.worker_pool import WorkerLimits, WorkerPool
 from rllib_gigpo.environments import environment_creator
+from rllib_gigpo.failures import failure_of
 from rllib_gigpo.inference.engines import build_engines
 from rllib_gigpo.inference.weights_probe import Probe
 from rllib_gigpo.rl_modules.causal_lm_facade import facade_spec
@@ -58,6 +59,7 @@ class GroupEnvRunner(SingleAgentEnvRunner):
             rl_module=self.module,
             env_to_module=self._env_to_module,
             module_to_env=self._module_to_env,
+            stall_timeout_s=self.config.rollout_stall_timeout_s,
         )
 
     @override(SingleAgentEnvRunner)
@@ -170,7 +172,7 @@ class GroupEnvRunner(SingleAgentEnvRunner):
         return ServedWeights(engine.weights_version, engine.probe(probe))
 
     def answer(self, method: str, **kwargs: Any) -> Any:
-        """What a method returns, or a RunnerFailure where it raises.
+        """What a method returns, or a `Failure` where it raises.
 
         An exception must not leave a runner: RLlib would log it here, end this process, and tell the driver only that
         the process has ended.
@@ -178,4 +180,4 @@ class GroupEnvRunner(SingleAgentEnvRunner):
         try:
             return getattr(self, method)(**kwargs)
         except Exception as error:
-            return RunnerFailure.of_exception(error)
+            return failure_of(error)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import traceback
 from collections import Counter
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -38,7 +37,8 @@ from rllib_gigpo.env_runners.environment_pool import EnvironmentPool, LentEnviro
 from rllib_gigpo.env_runners.group_schedules import play_freely, play_in_lock_step
 from rllib_gigpo.env_runners.member import Member, SingleAgentMember
 from rllib_gigpo.env_runners.rollout_plan import GroupPlan, RolloutPlan
-from rllib_gigpo.env_runners.worker_process import EnvironmentFailure
+from rllib_gigpo.env_runners.stall_watch import StallWatch
+from rllib_gigpo.failures import FailureKind, failure_of
 from rllib_gigpo.images import ImageStore, StoredImage, stored_observation
 from rllib_gigpo.inference.protocol import Generation, GenerationRequest, RolloutEngine
 
@@ -47,6 +47,7 @@ T = TypeVar("T")
 
 # Counters of `GroupRollout.take_counts`, beside one for each ending ("endings/won", …).
 FAILURE_CAUSES = "env_failure_causes"
+FAILURE_KINDS = "failure_kinds"
 SERVICE_FAILURE_CAUSES = "service_failure_causes"
 INVALID_REASONS = "invalid_reasons"
 TRUNCATED_PROMPTS = "truncated_prompts"
@@ -77,6 +78,7 @@ class GroupRollout:
         rl_module: Given to the connectors (they use its tokenizer).
         env_to_module: Connectors from an episode to prompt token ids.
         module_to_env: Connectors from sampled token ids to the parsed action.
+        stall_timeout_s: How long no environment and no engine may answer, seconds; None for ever.
     """
 
     def __init__(
@@ -87,12 +89,15 @@ class GroupRollout:
         rl_module: Any,
         env_to_module: ConnectorV2,
         module_to_env: ConnectorV2,
+        stall_timeout_s: float | None = None,
     ):
         self._pool = pool
         self._engine = engine
         self._rl_module = rl_module
         self._env_to_module = env_to_module
         self._module_to_env = module_to_env
+        self._stall_timeout_s = stall_timeout_s
+        self._answers = 0
         self._counts: Counter[str] = Counter()
         self.last_failure: str | None = None
 
@@ -106,6 +111,7 @@ class GroupRollout:
         Raises:
             ValueError: The pool has no room for one group; or the config's prompt template cannot be rendered, or its
                 response parser raised or returned something that is no ParsedResponse.
+            RolloutStalled: Nothing has answered for `stall_timeout_s`.
         """
         if plan.group_size > self._pool.num_envs:
             raise ValueError(
@@ -113,7 +119,8 @@ class GroupRollout:
                 f"group_size={plan.group_size}; raise it to group_size or more"
             )
         try:
-            finished = _run_to_end(self._roll_out(plan))
+            watch = StallWatch(lambda: self._answers, self._stall_timeout_s)
+            finished = watch.run(lambda: _run_to_end(self._roll_out(plan)))
         finally:
             self._engine.abort()
         return [episode for group in plan.groups for episode in self._kept(finished[group.group_id], plan)]
@@ -170,6 +177,7 @@ class GroupRollout:
             if member.start != common:
                 self._counts[f"endings/{endings.ENV_FAILURE}"] += 1
                 self._counts[f"{FAILURE_CAUSES}/{UNEQUAL_START}"] += 1
+                self._counts[f"{FAILURE_KINDS}/{FailureKind.DATA}"] += 1
                 self._pool.discard(member.env)
                 logger.warning(
                     "group %d, task %r: member %d does not start from the observation that the others have; "
@@ -238,6 +246,7 @@ class GroupRollout:
         self, episode: SingleAgentEpisode, shared_data: dict[str, Any], rl_module: Any, plan: RolloutPlan
     ) -> Prompt | None:
         """The prompt of the next request, or None where it does not fit."""
+        self._answers += 1  # of the environment
         batch = self._env_to_module(
             rl_module=rl_module, batch={}, episodes=[episode], explore=plan.explore, shared_data=shared_data
         )
@@ -252,6 +261,7 @@ class GroupRollout:
         plan: RolloutPlan,
         generation: Generation,
     ) -> ParsedResponse:
+        self._answers += 1  # of the engine
         batch = self._module_to_env(
             rl_module=rl_module,
             batch={RESPONSE_IDS: generation.response_ids},
@@ -327,12 +337,13 @@ class GroupRollout:
             "even without history"
         )
 
-    def _count_env_failure(self, group: GroupPlan, index: int, failure: Exception) -> None:
-        name = failure.cause if isinstance(failure, EnvironmentFailure) else type(failure).__name__
-        cause = f"{FAILURE_CAUSES}/{name}"
+    def _count_env_failure(self, group: GroupPlan, index: int, error: Exception) -> None:
+        failure = failure_of(error)
+        cause = f"{FAILURE_CAUSES}/{failure.cause}"
         self._counts[f"endings/{endings.ENV_FAILURE}"] += 1
+        self._counts[f"{FAILURE_KINDS}/{failure.kind}"] += 1
         self._counts[cause] += 1
-        self.last_failure = "".join(traceback.format_exception(failure))
+        self.last_failure = failure.details
         # One traceback a cause and rollout: where all environments fail alike, hundreds would hide it.
         if self._counts[cause] == 1:
             logger.warning(
@@ -342,7 +353,7 @@ class GroupRollout:
                 group.task,
                 index,
                 cause,
-                exc_info=failure,
+                exc_info=error,
             )
 
     def _kept(self, members: list[Member], plan: RolloutPlan) -> list[SingleAgentEpisode]:

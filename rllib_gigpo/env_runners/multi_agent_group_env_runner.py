@@ -84,6 +84,7 @@ class MultiAgentGroupEnvRunner(GroupEnvRunner):
             engine=of_rollouts,
             env_to_module=self._env_to_module,
             module_to_env=self._module_to_env,
+            stall_timeout_s=self.config.rollout_stall_timeout_s,
         )
 
     @override(GroupEnvRunner)

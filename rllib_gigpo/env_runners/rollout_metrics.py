@@ -11,18 +11,33 @@ from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from rllib_gigpo.columns import GROUP_ID, IS_ACTION_VALID, RESPONSE_IDS
 from rllib_gigpo.env_runners import endings
 from rllib_gigpo.env_runners.agent_metrics import agent_metrics
-from rllib_gigpo.env_runners.group_rollout import DROPPED_EPISODES, DROPPED_GROUPS, RESPONSE_CUT, TRUNCATED_PROMPTS
+from rllib_gigpo.env_runners.group_rollout import (
+    DROPPED_EPISODES,
+    DROPPED_GROUPS,
+    FAILURE_KINDS,
+    RESPONSE_CUT,
+    TRUNCATED_PROMPTS,
+)
 from rllib_gigpo.env_runners.trajectories import by_trajectory, env_steps, score, total_return, won
+from rllib_gigpo.failures import FailureKind
 
 # Counters of groups that were lost with their runner, and of their members by cause.
 ROLLOUT_FAILURES = "rollout_failures"
 ROLLOUT_FAILURE_CAUSES = "rollout_failure_causes"
 
+# Of an iteration's rollout groups: all of them, and those that went on to credit assignment. The rest was dropped.
+PLANNED_GROUPS = "planned_groups"
+KEPT_GROUPS = "kept_groups"
+GROUP_COUNTS = (PLANNED_GROUPS, KEPT_GROUPS, DROPPED_GROUPS)
+
 _ALWAYS_REPORTED = (
     *(f"endings/{ending}" for ending in endings.ENDINGS),
+    *(f"{FAILURE_KINDS}/{kind}" for kind in FailureKind),
     ROLLOUT_FAILURES,
     TRUNCATED_PROMPTS,
     RESPONSE_CUT,
+    PLANNED_GROUPS,
+    KEPT_GROUPS,
     DROPPED_GROUPS,
     DROPPED_EPISODES,
 )
@@ -57,6 +72,7 @@ def rollout_metrics(episodes: Sequence[SingleAgentEpisode], counts: Counter[str]
         "response_tokens_mean": float(np.mean(response_lengths)),
         "response_tokens_max": float(np.max(response_lengths)),
         "invalid_action_share": float(np.mean(invalid)),
+        KEPT_GROUPS: float(len(group_sizes)),
         "group_size_mean": float(group_sizes.mean()),
         **({"score_mean": float(np.mean(scores))} if scores else {}),
         **agent_metrics(episodes, counts),

@@ -1,18 +1,19 @@
-"""What an env runner answers to the driver: failures too are answers, told apart before they leave the runner."""
+"""What an env runner answers to the driver; a `Failure` is an answer too."""
 
 from __future__ import annotations
 
-import traceback
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from ray.exceptions import RayActorError
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 
 from rllib_gigpo.env_runners import endings
-from rllib_gigpo.inference.protocol import EngineDied
+from rllib_gigpo.env_runners.group_rollout import FAILURE_KINDS
+from rllib_gigpo.failures import Failure, FailureKind, failure_of
 
 RUNNER_DIED = "RunnerDied"
 
@@ -47,13 +48,15 @@ class Rollout:
         """Raises RuntimeError where all trajectories that were started, so many, have failed: in further rollouts they
         would too.
 
-        A service that does not answer is no such reason if `services_worked` before: it may come back.
+        Where trajectories have finished before (`services_worked`), a service that does not answer is no such reason,
+        nor is a failure of the infrastructure: both may come back.
         """
         reasons = [endings.ENV_FAILURE, endings.PROMPT_OVERFLOW]
         if not services_worked:
             reasons.append(endings.SERVICE_FAILURE)
         failed = sum(self.counts[f"endings/{ending}"] for ending in reasons)
-        if not self.episodes and failed == num_trajectories:
+        may_come_back = services_worked and self.counts[f"{FAILURE_KINDS}/{FailureKind.INFRASTRUCTURE}"] > 0
+        if not self.episodes and failed == num_trajectories and not may_come_back:
             raise RuntimeError(f"all {failed} trajectories of a rollout failed; the last cause: {self.last_failure}")
 
 
@@ -70,31 +73,7 @@ class ServedWeights:
     probe_logp: np.ndarray
 
 
-@dataclass(frozen=True)
-class RunnerFailure:
-    """An exception on a runner, or its death.
-
-    Attributes:
-        cause: Name of the exception's type; RUNNER_DIED where the process is gone.
-        details: Traceback, or what Ray says about the death.
-    """
-
-    cause: str
-    details: str
-
-    @classmethod
-    def of_exception(cls, error: BaseException) -> RunnerFailure:
-        """Classified by the exception that started it: an engine wraps what its batch raised."""
-        first = error
-        while first.__cause__ is not None:
-            first = first.__cause__
-        return cls(type(first).__name__, "".join(traceback.format_exception(error)))
-
-    @property
-    def runner_is_dead(self) -> bool:
-        return self.cause == RUNNER_DIED
-
-    @property
-    def a_process_died(self) -> bool:
-        """The runner's own, or that of its engine: a new one may do better, where an error would come again."""
-        return self.cause in (RUNNER_DIED, EngineDied.__name__)
+def failed_call(error: BaseException) -> Failure:
+    """The failure of a call of a runner that Ray could not complete; RUNNER_DIED where the runner's process is gone."""
+    failure = failure_of(error)
+    return replace(failure, cause=RUNNER_DIED, details=str(error)) if isinstance(error, RayActorError) else failure

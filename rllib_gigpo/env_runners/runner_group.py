@@ -6,6 +6,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import ray
@@ -14,17 +15,21 @@ from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
 
 from rllib_gigpo.env_runners import endings
-from rllib_gigpo.env_runners.group_rollout import DROPPED_GROUPS
+from rllib_gigpo.env_runners.group_rollout import DROPPED_GROUPS, FAILURE_KINDS
 from rllib_gigpo.env_runners.rollout_metrics import ROLLOUT_FAILURE_CAUSES, ROLLOUT_FAILURES
 from rllib_gigpo.env_runners.rollout_plan import RolloutPlan
-from rllib_gigpo.env_runners.runner_answers import RUNNER_DIED, Rollout, RunnerFailure
+from rllib_gigpo.env_runners.runner_answers import RUNNER_DIED, Rollout, failed_call
+from rllib_gigpo.failures import Failure
 from rllib_gigpo.images import adopt_images
 
 logger = logging.getLogger(__name__)
 
 LOCAL_RUNNER = 0
 _POLL_S = 0.2
+# How long Ray may take to notice a death, and to find a place for the new process; how long that may take to answer.
 _NOTICE_S = 10.0
+_PING_S = 30.0
+_PLACEMENT_S = 50.0
 
 
 class RunnerGroup:
@@ -45,8 +50,9 @@ class RunnerGroup:
         self._restarts = config.restart_failed_env_runners
         self._tolerates_failures = config.restart_failed_env_runners or config.ignore_env_runner_failures
         self._restart_timeout_s = config.env_runner_health_probe_timeout_s
-        self._last_failure: RunnerFailure | None = None
+        self._last_failure: Failure | None = None
         self._restarts_seen = {} if self.is_local else self._restarts_of(self._manager.healthy_actor_ids())
+        self._without_place: set[int] = set()  # runners that no node has room for; nobody waits for them again
 
     @property
     def is_local(self) -> bool:
@@ -69,12 +75,13 @@ class RunnerGroup:
             if part.groups
         }
         answers = self.call("roll_out", {runner_id: {"plan": part} for runner_id, part in parts.items()})
-        failures = {id_: answer for id_, answer in answers.items() if isinstance(answer, RunnerFailure)}
+        failures = {id_: answer for id_, answer in answers.items() if isinstance(answer, Failure)}
         self._check_failures(failures, len(parts))
 
         rollout = Rollout.merged([answers[runner_id] for runner_id in parts if runner_id not in failures])
         for runner_id, failure in failures.items():
             rollout.counts.update(self._lose(runner_id, parts[runner_id], failure))
+            rollout = replace(rollout, last_failure=failure.details)
         if plan.explore:
             # A runner may die before its groups have been learned from, in a later round of dynamic sampling.
             adopt_images(episode.get_observations(0) for episode in rollout.episodes)
@@ -88,7 +95,7 @@ class RunnerGroup:
         """
         answers = self.call("sleep", {runner_id: {"level": level} for runner_id in self.alive()})
         for runner_id, answer in answers.items():
-            if isinstance(answer, RunnerFailure) and not answer.a_process_died:
+            if isinstance(answer, Failure) and not answer.is_infrastructure:
                 raise RuntimeError(f"the engine of env runner {runner_id} cannot sleep: {answer.details}")
 
     def kill(self) -> None:
@@ -96,20 +103,17 @@ class RunnerGroup:
         for actor in self._manager._actors.values():
             ray.kill(actor, no_restart=True)
 
-    @property
-    def any_alive(self) -> bool:
-        """Whether any runner is alive."""
-        return self.is_local or bool(self._group.healthy_env_runner_ids())
+    def known_alive(self) -> list[int]:
+        """Ids of the runners that are not known to be dead, in order."""
+        return [LOCAL_RUNNER] if self.is_local else sorted(self._group.healthy_env_runner_ids())
 
     def alive(self) -> list[int]:
-        """Ids of the runners that are alive, in order.
+        """`known_alive`.
 
         Raises:
             RuntimeError: There is none.
         """
-        if self.is_local:
-            return [LOCAL_RUNNER]
-        runner_ids = sorted(self._group.healthy_env_runner_ids())
+        runner_ids = self.known_alive()
         if not runner_ids:
             raise RuntimeError(
                 f"none of the {self._group.num_remote_env_runners()} env runners is alive; the last cause: "
@@ -128,7 +132,7 @@ class RunnerGroup:
             timeout_s: How long to wait for the answers; None for ever.
 
         Returns:
-            What each runner answered, by runner id: its return value, or a RunnerFailure. A runner that did not answer
+            What each runner answered, by runner id: its return value, or a Failure. A runner that did not answer
             in time is missing. The local runner's exceptions are raised as they are.
         """
         if self.is_local:
@@ -144,39 +148,69 @@ class RunnerGroup:
             remote_actor_ids=list(kwargs),
             timeout_seconds=timeout_s,
         )
-        answers = {
-            result.actor_id: result.get() if result.ok else RunnerFailure(RUNNER_DIED, str(result.get()))
-            for result in results
-        }
+        answers = {result.actor_id: result.get() if result.ok else failed_call(result.get()) for result in results}
         for answer in answers.values():
-            if isinstance(answer, RunnerFailure):
+            if isinstance(answer, Failure):
                 self._last_failure = answer
         return answers
 
+    def restart(self, runner_id: int) -> None:
+        """Ends the process of a runner that cannot be relied on; Ray starts another one where the config says so."""
+        ray.kill(self._manager._actors[runner_id], no_restart=not self._restarts)
+        self._manager.set_actor_state(runner_id, healthy=False)
+
     def restore(self) -> list[int]:
         """Takes runners back that were restarted, and waits for those that still are, as long as the config's
-        `env_runner_health_probe_timeout_s`. A runner that Ray has given up is not waited for.
+        `env_runner_health_probe_timeout_s`. A runner that Ray has given up is not waited for, and one that no node has
+        room for, after its own was lost, only once, and not as long; whenever it is back it is taken.
 
         Returns:
             Ids of the runners that are alive again, with the weights of the model directory.
         """
         start = time.monotonic()
-        while time.monotonic() - start < self._restart_timeout_s and self._any_restarting(time.monotonic() - start):
+        while (waited := time.monotonic() - start) < self._restart_timeout_s and self._any_restarting(waited):
             time.sleep(_POLL_S)
-        restored = self._group.probe_unhealthy_env_runners()
+        restored = self._take_back()
         self._restarts_seen |= self._restarts_of(restored)
+        self._without_place -= set(restored)
         return restored
 
+    def _take_back(self) -> list[int]:
+        """Takes back the runners whose process answers. RLlib's own way to do so would ask all that failed, and wait
+        for one that has no process as long as for one that is being set up."""
+        present = [runner_id for runner_id in self._dead() if self._actor_state(runner_id)["State"] == "ALIVE"]
+        if not present:  # without ids, RLlib's manager would call every runner
+            return []
+        answers = self._manager.foreach_actor(
+            "ping", remote_actor_ids=present, healthy_only=False, timeout_seconds=_PING_S, mark_healthy=True
+        )
+        return sorted(answer.actor_id for answer in answers if answer.ok)
+
+    def _dead(self) -> list[int]:
+        return sorted(set(self._manager.actor_ids()) - set(self._manager.healthy_actor_ids()))
+
     def _any_restarting(self, waited_s: float) -> bool:
-        """Whether a runner that failed is still on its way back: neither alive in a new process nor given up."""
-        dead = sorted(set(self._manager.actor_ids()) - set(self._manager.healthy_actor_ids()))
-        for runner_id in dead:
-            actor = self._actor_state(runner_id)
+        """Whether a runner that failed is still on its way back, and worth waiting for."""
+        return any([self._is_restarting(runner_id, waited_s) for runner_id in self._dead()])
+
+    def _is_restarting(self, runner_id: int, waited_s: float) -> bool:
+        """Whether a runner is neither alive in a new process, nor given up, nor for long without a node."""
+        actor = self._actor_state(runner_id)
+        if actor["State"] == "ALIVE":
             # Ray may need a moment to notice a death: until then the actor counts as alive, in its old process.
-            unnoticed = actor["NumRestarts"] == self._restarts_seen.get(runner_id) and waited_s < _NOTICE_S
-            if actor["State"] != "DEAD" and (actor["State"] != "ALIVE" or unnoticed):
-                return True
-        return False
+            return actor["NumRestarts"] == self._restarts_seen.get(runner_id) and waited_s < _NOTICE_S
+        if actor["State"] == "DEAD" or (runner_id in self._without_place and self.known_alive()):
+            return False
+        # Until Ray has found a place, the record names the node that was lost, or none.
+        nodes = {node["NodeID"] for node in ray.nodes() if node["Alive"]}
+        if actor["Address"]["NodeID"] not in nodes and waited_s >= _PLACEMENT_S:
+            logger.warning(
+                "no node has room for env runner %d, which was lost: the run goes on without it until one has",
+                runner_id,
+            )
+            self._without_place.add(runner_id)
+            return False
+        return True
 
     def _restarts_of(self, runner_ids: list[int]) -> dict[int, int]:
         """How often each runner has been restarted so far."""
@@ -195,31 +229,32 @@ class RunnerGroup:
                 f"{self._group.num_remote_env_runners()} env runners did not start; the cause: {self._cause()}"
             )
 
-    def _check_failures(self, failures: Mapping[int, RunnerFailure], num_parts: int) -> None:
+    def _check_failures(self, failures: Mapping[int, Failure], num_parts: int) -> None:
         if not failures:
             return
         last = list(failures.values())[-1]
         if not self._tolerates_failures:
             raise RuntimeError(f"env runners {sorted(failures)} failed while sampling; the last cause: {last.details}")
-        errors = [failure for failure in failures.values() if not failure.a_process_died]
-        # What every runner raises alike is an error of the program, and would come again in every iteration.
-        if len(failures) == num_parts and errors:
+        of_data = [failure for failure in failures.values() if not failure.is_infrastructure]
+        # What every runner raises alike would come again in every iteration.
+        if len(failures) == num_parts and of_data:
             raise RuntimeError(
-                f"all {num_parts} env runners that had groups to roll out failed; the last cause: {errors[-1].details}"
+                f"all {num_parts} env runners that had groups to roll out failed; the last cause: {of_data[-1].details}"
             )
 
-    def _lose(self, runner_id: int, part: RolloutPlan, failure: RunnerFailure) -> Counter[str]:
+    def _lose(self, runner_id: int, part: RolloutPlan, failure: Failure) -> Counter[str]:
         """Counts the groups of a runner that failed, and has the runner restarted."""
         logger.warning(
-            "env runner %d failed while sampling; its groups %s are lost: %s",
+            "env runner %d failed while sampling (%s: %s); its groups %s are lost: %s",
             runner_id,
+            failure.kind,
+            failure.cause,
             [group.group_id for group in part.groups],
             failure.details,
         )
         # What a failed rollout left of an engine or of environments is not known: as RLlib does, start afresh.
-        if self._restarts and not failure.runner_is_dead:
-            ray.kill(self._manager._actors[runner_id], no_restart=False)
-            self._manager.set_actor_state(runner_id, healthy=False)
+        if self._restarts and failure.cause != RUNNER_DIED:
+            self.restart(runner_id)
         members = len(part.groups) * part.group_size
         return Counter(
             {
@@ -227,6 +262,7 @@ class RunnerGroup:
                 DROPPED_GROUPS: len(part.groups),
                 f"endings/{endings.ROLLOUT_FAILURE}": members,
                 f"{ROLLOUT_FAILURE_CAUSES}/{failure.cause}": members,
+                f"{FAILURE_KINDS}/{failure.kind}": members,
             }
         )
 

@@ -22,11 +22,11 @@ from gymnasium.vector.utils import CloudpickleWrapper
 
 from rllib_gigpo.env_runners.environment_worker import (
     GRACE_S,
-    CallFailed,
     CreatorContext,
     EnvironmentDescription,
     create_environment,
 )
+from rllib_gigpo.failures import Failure
 
 logger = logging.getLogger(__name__)
 
@@ -44,11 +44,11 @@ _MB = 2**20
 
 
 class EnvironmentFailure(Exception):
-    """An environment raised in its worker; `cause` is the name of the exception's type."""
+    """An environment raised in its worker, where `failure` was classified."""
 
-    def __init__(self, failed: CallFailed):
-        super().__init__(f"in an environment worker: {failed.details}")
-        self.cause = failed.cause
+    def __init__(self, failure: Failure):
+        super().__init__(f"in an environment worker: {failure.details}")
+        self.failure = failure
 
 
 class WorkerDied(Exception):
@@ -168,7 +168,7 @@ class WorkerProcess:
         if not in_time:
             self._replace(TIMED_OUT)
             raise StepTimeout(f"{method}() took longer than {timeout_s:g} s (env_step_timeout_s); its worker was ended")
-        if isinstance(answer, CallFailed):
+        if isinstance(answer, Failure):
             raise EnvironmentFailure(answer)
         return answer
 

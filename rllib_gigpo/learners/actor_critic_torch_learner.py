@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -20,8 +19,6 @@ from rllib_gigpo.learners.losses import value_loss
 from rllib_gigpo.learners.response_scores import score_tokens
 from rllib_gigpo.rl_modules.critic_rl_module import CriticRLModule, critic_id
 from rllib_gigpo.rows import TokenRows
-
-logger = logging.getLogger(__name__)
 
 
 class ActorCriticTorchLearner(GroupPolicyTorchLearner):
@@ -111,19 +108,18 @@ class ActorCriticTorchLearner(GroupPolicyTorchLearner):
         )
         params = [param for param in module.parameters() if param.grad is not None]
         gradient_norm = torch.nn.utils.get_total_norm([param.grad for param in params])
-        # Gradients, and with them their norm, are the same on every learner, and so is this decision.
-        is_finite = bool(gradient_norm.isfinite())
-        if not is_finite:
-            logger.warning("critic of %s: gradient norm is %s; step skipped", policy_id, float(gradient_norm))
-        else:
+        is_broken = ~(sums.sum() + gradient_norm).isfinite()
+        # The same on every learner: sums over all of them.
+        loss_sum, clipped, broken = self._over_learners(torch.cat([sums, is_broken.to(sums)[None]])).tolist()
+        is_finite = self.finite_steps.may_take(critic_id(policy_id), broken == 0, policy_id=policy_id)
+        if is_finite:
             if config.grad_clip is not None:
                 torch.nn.utils.clip_grads_with_norm_(params, config.grad_clip, gradient_norm)
             for optimizer in optimizers:
                 optimizer.step()
-        loss_sum, clipped = self._over_learners(sums).tolist()
-        self._log_critic(policy_id, "value_loss", loss_sum / count)
-        self._log_critic(policy_id, "value_clip_fraction", clipped / count)
-        self._log_critic(policy_id, "critic_gradient_norm", float(gradient_norm))
+            self._log_critic(policy_id, "value_loss", loss_sum / count)
+            self._log_critic(policy_id, "value_clip_fraction", clipped / count)
+            self._log_critic(policy_id, "critic_gradient_norm", float(gradient_norm))
         # RLlib adds up what the learners log.
         skipped = float(not is_finite and self._learner_index == 0)
         self._log_critic(policy_id, "skipped_critic_steps", skipped, reduce="sum")

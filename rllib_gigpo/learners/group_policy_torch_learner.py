@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -19,6 +18,7 @@ from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME, WEIGHTS_SEQ_
 from ray.rllib.utils.schedules.scheduler import Scheduler
 
 from rllib_gigpo.inference.weights_probe import Probe
+from rllib_gigpo.learners.finite_steps import FiniteSteps
 from rllib_gigpo.learners.gradient_accumulation import accumulate_gradients
 from rllib_gigpo.learners.losses import (
     aggregated_sum,
@@ -36,8 +36,6 @@ from rllib_gigpo.learners.sharded_torch_learner import ShardedTorchLearner
 from rllib_gigpo.learners.update_metrics import MiniBatchCounts, MiniBatchMetrics
 from rllib_gigpo.rl_modules.sharded_network import whole
 from rllib_gigpo.rows import TokenRowBatch, TokenRows
-
-logger = logging.getLogger(__name__)
 
 
 class GroupPolicyTorchLearner(ShardedTorchLearner):
@@ -63,6 +61,7 @@ class GroupPolicyTorchLearner(ShardedTorchLearner):
         if self._torch_compile_forward_train:
             for module_id in sorted(self.module.keys()):
                 self.module[module_id].unwrapped().compile(self._torch_compile_cfg)
+        self.finite_steps = FiniteSteps(self.metrics)
         self._references: dict[str, ReferencePolicy] = {}
         self._kl_coeffs: dict[str, Scheduler] = {}
         for module_id in self.policy_ids():
@@ -195,9 +194,7 @@ class GroupPolicyTorchLearner(ShardedTorchLearner):
         gradient_norm = torch.nn.utils.get_total_norm([param.grad for param in params])
         values = metrics.read(whole(gradient_norm))
         metrics.log(values)
-        # Gradients, and with them their norm, are the same on every learner, and so is this decision.
-        if not np.isfinite(values["gradient_norm"]):
-            logger.warning("%s: gradient norm is %s; optimizer step skipped", module_id, values["gradient_norm"])
+        if not self.finite_steps.may_take(module_id, values["non_finite"] == 0, policy_id=module_id):
             return values["total"] / counts.denominator
         if config.grad_clip is not None:
             torch.nn.utils.clip_grads_with_norm_(params, config.grad_clip, gradient_norm)

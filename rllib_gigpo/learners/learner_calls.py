@@ -9,6 +9,8 @@ import ray
 from ray.exceptions import RayError
 from ray.rllib.core.learner.learner_group import LearnerGroup
 
+from rllib_gigpo.failures import failure_of
+
 
 def call_remote_learners(
     learner_group: LearnerGroup, method: str, arguments: Sequence[dict[str, Any]], *, action: str
@@ -39,5 +41,8 @@ def call_remote_learners(
         except RayError as error:
             for learner in learner_group._workers:
                 ray.kill(learner)
-            raise RuntimeError(f"learner {answers.index(done)} failed in its {action}: {error}") from error
+            failure = failure_of(error)
+            raise RuntimeError(
+                f"learner {answers.index(done)} failed in its {action} ({failure.kind}: {failure.cause}): {error}"
+            ) from error
     return ray.get(answers)

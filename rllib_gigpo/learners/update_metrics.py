@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 import torch.distributed
 from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
@@ -13,6 +12,7 @@ from rllib_gigpo.learners.losses import Aggregation, PolicyLoss, loss_denominato
 from rllib_gigpo.rows import TokenRows
 
 SAMPLER_LEARNER_GAP_MEAN = "sampler_learner_gap_mean"
+NON_FINITE_GRADIENTS = "non_finite_gradients"
 
 _SUMS = (
     "loss",
@@ -28,6 +28,7 @@ _SUMS = (
     "padded",
     "padding",
     "row_tokens",
+    "non_finite",
 )
 _MAXIMA = ("ratio_max", "gap_max", "gradient_norm")
 
@@ -82,7 +83,8 @@ class MiniBatchMetrics:
         weights_version_lag_mean: 0 where the very weights that the update starts from sampled the rows.
     Maxima: ratio_max, sampler_learner_gap_max.
     Sums: response_tokens (those out of the loss included), num_micro_batches, skipped_optimizer_steps and, of these,
-    non_finite_gradients.
+    non_finite_gradients: those whose loss or gradient is not finite. Nothing else is logged of these, or means would be
+    NaN for the other mini-batches too.
     """
 
     def __init__(
@@ -144,13 +146,19 @@ class MiniBatchMetrics:
             "padded": loss.tokens.new_full((), size),
             "padding": size - attention_mask.sum(),
             "row_tokens": loss.tokens.new_full((), num_row_tokens),
+            "non_finite": ~total.detach().isfinite(),
         }
         self._sums += torch.stack([values[name].detach().to(torch.float64) for name in _SUMS])
         self._raise_maxima(ratio_max=loss.ratio_max, gap_max=gap.max())
 
     def read(self, gradient_norm: torch.Tensor) -> dict[str, float]:
-        """Everything collected, over all learners, with `gradient_norm` (a scalar): the one wait for the device."""
+        """Everything collected, over all learners, with `gradient_norm` (a scalar): the one wait for the device.
+
+        `non_finite` counts losses of micro-batches and gradients of learners that are not finite. Maxima cannot tell:
+        what a NaN becomes in an exchange of maxima is up to the backend.
+        """
         self._raise_maxima(gradient_norm=gradient_norm)
+        self._sums[_SUMS.index("non_finite")] += ~gradient_norm.to(self._sums.device).isfinite()
         if self._distributed:
             torch.distributed.all_reduce(self._sums, op=torch.distributed.ReduceOp.SUM)
             torch.distributed.all_reduce(self._maxima, op=torch.distributed.ReduceOp.MAX)
@@ -159,14 +167,14 @@ class MiniBatchMetrics:
     def log(self, values: dict[str, float] | None) -> None:
         """Logs the mini-batch; `values` is what `read` returned, or None where nothing counted."""
         counts = self._counts
-        skipped = values is None or not np.isfinite(values["gradient_norm"])
+        non_finite = values is not None and values["non_finite"] > 0
         self._log_sum("response_tokens", counts.response_tokens)
-        self._log_sum("skipped_optimizer_steps", skipped)
-        self._log_sum("non_finite_gradients", skipped and values is not None)
+        self._log_sum("skipped_optimizer_steps", values is None or non_finite)
+        self._log_sum(NON_FINITE_GRADIENTS, non_finite)
         if counts.rows:
             self._log("rows_in_loss_share", counts.rows_in_loss / counts.rows)
             self._log("weights_version_lag_mean", counts.weights_version_lag / counts.rows)
-        if values is None:
+        if values is None or non_finite:
             return
         self._log("policy_loss", values["loss"] / counts.denominator)
         for name, key in (

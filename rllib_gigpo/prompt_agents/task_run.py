@@ -7,6 +7,7 @@ from rllib_gigpo.env_runners import endings
 from rllib_gigpo.env_runners.environment_pool import EnvironmentPool
 from rllib_gigpo.env_runners.multi_agent_answers import MultiAgentStart
 from rllib_gigpo.env_runners.rollout_plan import GroupPlan
+from rllib_gigpo.failures import failure_of
 from rllib_gigpo.inference.chat import ChatClient, RequestFailed
 from rllib_gigpo.prompt_agents.games import Game, game_of
 from rllib_gigpo.prompt_agents.player import PromptedPlayer, PromptOverflow
@@ -35,7 +36,7 @@ async def play_task(
         env = await pool.acquire()
     except Exception as failure:
         record.trials.append(Trial())
-        record.last.fail(endings.ENV_FAILURE, type(failure).__name__, failure)
+        record.last.fail(endings.ENV_FAILURE, failure_of(failure).cause, failure)
         return record
     works = False
     try:

@@ -10,7 +10,7 @@ from rllib_gigpo.columns import INVALID_REASON, IS_ACTION_VALID, SERVICE_FAILURE
 from rllib_gigpo.env_runners import endings
 from rllib_gigpo.env_runners.multi_agent_answers import MultiAgentStart, MultiAgentStep
 from rllib_gigpo.env_runners.rollout_plan import GroupPlan
-from rllib_gigpo.env_runners.worker_process import EnvironmentFailure
+from rllib_gigpo.failures import failure_of
 from rllib_gigpo.inference.chat import ChatClient, RequestFailed
 from rllib_gigpo.prompt_agents.games import Game
 from rllib_gigpo.prompt_agents.player import AgentMemory, PromptedPlayer, PromptOverflow
@@ -127,6 +127,5 @@ class TrialRun:
             memory.observation, memory.info = observation, infos[agent_id]
 
     def _fail_env(self, failure: Exception) -> None:
-        cause = failure.cause if isinstance(failure, EnvironmentFailure) else type(failure).__name__
-        self.trial.fail(endings.ENV_FAILURE, cause, failure)
+        self.trial.fail(endings.ENV_FAILURE, failure_of(failure).cause, failure)
         logger.info("task %r: the environment failed, which ends its trial", self._plan.task, exc_info=failure)
