@@ -201,12 +201,12 @@ class RunnerGroup:
             return actor["NumRestarts"] == self._restarts_seen.get(runner_id) and waited_s < _NOTICE_S
         if actor["State"] == "DEAD" or (runner_id in self._without_place and self.known_alive()):
             return False
-        # Until Ray has found a place, the record names the node that was lost, or none.
-        nodes = {node["NodeID"] for node in ray.nodes() if node["Alive"]}
-        if actor["Address"]["NodeID"] not in nodes and waited_s >= _PLACEMENT_S:
+        # The port is that of the process. The node is no sign: it is the one that Ray asks for a place, full or not.
+        if actor["Address"]["Port"] == 0 and waited_s >= _PLACEMENT_S:
             logger.warning(
-                "no node has room for env runner %d, which was lost: the run goes on without it until one has",
+                "no node has had a place for env runner %d for %g s: the run goes on without it until one has",
                 runner_id,
+                _PLACEMENT_S,
             )
             self._without_place.add(runner_id)
             return False

@@ -6,11 +6,13 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 import ray
 from ray.cluster_utils import Cluster
@@ -68,6 +70,13 @@ def runner_pids(algo: Any) -> list[int]:
     return algo.env_runner_group.foreach_env_runner(lambda runner: os.getpid(), local_env_runner=False)
 
 
+def wait_for(condition: Callable[[], bool], timeout_s: float = 60) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
 def assert_whole(result: dict) -> None:
     rollouts = result["env_runners"]
     assert (rollouts["num_episodes"], rollouts["kept_groups"], rollouts["dropped_groups"]) == (16, 4, 0)
@@ -105,7 +114,10 @@ def test_a_lost_node_takes_its_runner_until_there_is_another(
     cluster: Cluster, second_node: Any, two_runners: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runner_group, "_PLACEMENT_S", 3.0)
+    pids = runner_pids(two_runners)
     cluster.remove_node(second_node, allow_graceful=False)
+    # The processes of a node notice that it is gone; a rollout of a second may be over before.
+    wait_for(lambda: not all(map(psutil.pid_exists, pids)))
     lost = two_runners.train()["env_runners"]
     assert (lost["kept_groups"], lost["dropped_groups"]) == (2, 2)
     assert lost["rollout_failure_causes"]["RunnerDied"] == 8
