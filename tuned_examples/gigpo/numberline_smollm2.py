@@ -16,12 +16,13 @@ config = (
     .language_model(model_path="models/smollm2-135m-instruct")
     .agent_format(prompt_template="{{ observation }}", examples=EXAMPLES)
     .generation(max_prompt_tokens=128, max_response_tokens=24)
+    .training(group_size=8, groups_per_iteration=12, num_minibatches=4)
     # A tenth of the adapter's rate.
-    .training(group_size=8, groups_per_iteration=4, num_minibatches=1, lr=2e-5, weight_decay=0.0)
-    .evaluation(evaluation_duration=16)
+    .training(lr=2e-5, weight_decay=0.0, entropy_coeff=0.01)
+    .evaluation(evaluation_duration=64)
     .env_runners(num_env_runners=0)
     .learners(num_learners=0)
     .debugging(seed=0)
 )
 
-stop = {"training_iteration": 25}
+stop = {"training_iteration": 40}
