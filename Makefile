@@ -45,6 +45,7 @@ curves: venv
 	$(BIN)/python benchmarks/learning_curves.py report
 
 soak: alfworld
+	$(PIP) install --quiet --editable '.[textarena]'
 	$(BIN)/python benchmarks/soak.py
 	RLLIB_GIGPO_ALL_EXAMPLES=1 $(BIN)/python -m pytest tests/integration/test_smoke.py
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from machine import this_machine
-from soak_episodes import MOST_GROWTH_MB, WARM_UP, soak_environment
+from soak_episodes import MOST_GROWTH_MB, WARM_UP, at_random, soak_environment
 from soak_experts import EXPERTS
 
 from rllib_gigpo.env_checks.check_result import CheckResult, Status
@@ -42,6 +42,8 @@ PARTS: Mapping[str, Callable[[], list[CheckResult]]] = {
         name: partial(soak_environment, name, episodes=EPISODES)
         for name in sorted(EXPERTS, key=lambda n: (n.startswith("ALFWorld"), n))
     },
+    # Of a game of others: nobody here knows how to win it.
+    "TextArena": partial(at_random, "TextArena", episodes=EPISODES),
     "ALFWorld-splits": partial(soak, "soak_alfworld", "splits", games=2),
     "ALFWorld-workers": partial(soak, "soak_alfworld", "in_workers", episodes=200),
     "ALFWorld-stock": partial(soak, "soak_alfworld", "beside_stock", games=1, steps=20),
