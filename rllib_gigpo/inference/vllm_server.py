@@ -195,6 +195,8 @@ class VLLMServer:
         adapter_id = next(self._adapter_ids)
         adapter = LoRARequest(f"{name}-{adapter_id}", adapter_id, str(path))
         with _engine_errors():
+            # An adapter is copied into memory that sleep gives back.
+            await self._wake()
             if not await self._engine().add_lora(adapter):
                 raise RuntimeError(f"the vllm engine did not take the adapter {name!r} from {path}")
         return adapter

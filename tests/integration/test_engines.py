@@ -243,6 +243,7 @@ def test_a_sleeping_engine_is_woken_by_a_request_and_by_a_delivery(case: Case) -
     case.check(requests_of(3))
     case.engine.sleep(1)
     case.deliver(case.new_weights(4))
+    assert not case.engine.server._is_asleep, "on a GPU there is no memory for what arrives"
     case.check(requests_of(3))
     if "lora" not in next(iter(get_weights(case.module.lm))):
         case.engine.sleep(2)

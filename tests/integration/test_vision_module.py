@@ -191,6 +191,26 @@ def test_more_placeholders_than_images_are_an_error(module: CausalLMRLModule) ->
         module.with_image_tokens(ids, [image])
 
 
+def test_ids_are_those_of_the_official_processor(module: CausalLMRLModule, directory: Path) -> None:
+    pytest.importorskip("torchvision", exc_type=ImportError)
+    from PIL import Image
+    from transformers import Qwen2_5_VLProcessor, Qwen2VLImageProcessor, Qwen2VLVideoProcessor
+
+    small, large = random_image(), random_image(84, 84, seed=1)
+    processor = Qwen2_5_VLProcessor(
+        Qwen2VLImageProcessor.from_pretrained(str(directory)), module.tokenizer, Qwen2VLVideoProcessor()
+    )
+    content = ["before ", {"type": "image"}, " between ", {"type": "image"}, " after"]
+    parts = [{"type": "text", "text": part} if isinstance(part, str) else part for part in content]
+    text = module.tokenizer.apply_chat_template(
+        [{"role": "user", "content": parts}], tokenize=False, add_generation_prompt=True
+    )
+    official = processor(text=[text], images=[Image.fromarray(small), Image.fromarray(large)])
+    store = ImageStore()
+    ids, _ = prompt_of(module, f"before {FIRST} between {SECOND} after", [store.add(small), store.add(large)])
+    assert ids.tolist() == list(official["input_ids"][0])
+
+
 def test_a_text_only_model_refuses_images(tmp_path: Path) -> None:
     module = causal_lm_spec(str(save_tiny_model(tmp_path))).build()
     image = ImageStore().add(random_image())
