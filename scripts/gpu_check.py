@@ -93,7 +93,17 @@ def reason_without_gpu() -> str | None:
 
 def run_tests(report: Path, *arguments: str) -> int:
     """Runs pytest, which writes its report in JUnit's format, and returns its exit code."""
-    command = [sys.executable, "-m", "pytest", "-q", "--tb=short", f"--junitxml={report}", *arguments]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "--tb=short",
+        "-o",
+        "junit_family=xunit1",
+        f"--junitxml={report}",
+        *arguments,
+    ]
     return subprocess.run(command, cwd=ROOT).returncode
 
 

@@ -86,18 +86,20 @@ def test_shared_prefixes_give_the_weights_and_metrics_of_the_plain_update(
     assert max_difference(before, weights_of(plain)) > 1e-3
 
 
-def test_shared_prefixes_in_bfloat16_give_the_log_probs_of_the_plain_passes(
+def test_shared_prefixes_in_bfloat16_are_as_near_to_float32_as_the_plain_passes(
     model_directory: Path, record_property: Record
 ) -> None:
     rows = sharing_rows(30)
-    scores = []
-    for share in (False, True):
-        group = learner_on_gpu(
-            model_directory, dtype="bfloat16", share_prefixes=share, micro_batch_tokens=4096, lr=1e-6
-        )
-        scores.append(score_rows(group, rows, [OLD_LOGP]).old_logp)
-    gap = np.abs(scores[0] - scores[1])
-    record_property("logp_gap_mean", float(gap.mean()))
-    record_property("logp_gap_max", float(gap.max()))
-    # Two orders of the same sums in bfloat16. A token that sees another row's is whole units away.
-    assert gap.mean() <= 0.05
+
+    def scores(dtype: str, share: bool) -> np.ndarray:
+        group = learner_on_gpu(model_directory, dtype=dtype, share_prefixes=share, micro_batch_tokens=4096, lr=1e-6)
+        scored = score_rows(group, rows, [OLD_LOGP]).old_logp
+        assert scored is not None
+        return scored
+
+    exact = scores("float32", False)
+    plain, shared = (float(np.abs(scores("bfloat16", share) - exact).mean()) for share in (False, True))
+    record_property("plain_gap_mean", plain)
+    record_property("shared_gap_mean", shared)
+    # A token that sees another row's is whole units away.
+    assert 0 < shared <= 1.5 * plain
