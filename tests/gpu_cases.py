@@ -39,8 +39,8 @@ def update(group: LearnerGroup, rows: TokenRows) -> dict[str, float]:
 @torch.no_grad()
 def perturb(module: Any, seed: int) -> None:
     """Adds noise to all trained weights of a module that changes its log-probabilities clearly: 0.05 of each tensor's
-    spread, and 0.05 for those without any, such as the half of a new adapter that is 0. With six times that a pretrained
-    model in bfloat16 is so far off that two implementations of it differ by 0.4 nats."""
+    spread, and 0.05 for those without any, such as the half of a new adapter that is 0. With six times that, two
+    implementations of a pretrained model in bfloat16 differ by 0.4 nats."""
     rng = torch.Generator().manual_seed(seed)
     for weight in module.lm.parameters():
         if has_adapter(module.lm) and not weight.requires_grad:
