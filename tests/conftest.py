@@ -14,7 +14,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # And `ray.init` would join whatever cluster somebody has started on this machine.
 os.environ.setdefault("RAY_ADDRESS", "local")
 
-TIERS = ("unit", "integration", "system")
+TIERS = ("unit", "integration", "system", "gpu")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
