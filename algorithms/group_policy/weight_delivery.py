@@ -17,7 +17,7 @@ from ray.rllib.core.learner.learner_group import LearnerGroup
 from rllib_gigpo.env_runners.runner_answers import RUNNER_DIED, ServedWeights
 from rllib_gigpo.env_runners.runner_group import RunnerGroup
 from rllib_gigpo.failures import Failure
-from rllib_gigpo.inference.weights_probe import PROBE_TOLERANCE, Probe, probe_gap
+from rllib_gigpo.inference.weights_probe import Probe, probe_gap, probe_tolerance
 from rllib_gigpo.learners.sharded_learner_group import ShardedLearnerGroup
 
 logger = logging.getLogger(__name__)
@@ -91,7 +91,8 @@ def deliver_weights(
     for module_id, model_dtype in model_dtypes.items():
         parcel = pack_weights(learner_group, by_reference=not runners.is_local, module_id=module_id)
         parcels.append(parcel)
-        gaps.append(_deliver(parcel, module_id, runners, tolerance=PROBE_TOLERANCE[model_dtype], timeout_s=timeout_s))
+        tolerance = probe_tolerance(model_dtype, parcel.probe_logp)
+        gaps.append(_deliver(parcel, module_id, runners, tolerance=tolerance, timeout_s=timeout_s))
     num_bytes = sum(parcel.num_bytes for parcel in parcels)
     return WeightDelivery(parcels[0].version, time.perf_counter() - started, num_bytes, max(gaps))
 
@@ -119,7 +120,7 @@ def _deliver(
             if answer.version != parcel.version or not gap <= tolerance:
                 problems.append(
                     f"env runner {runner_id} serves version {answer.version} with a probe gap of {gap:.3g} "
-                    f"(tolerance {tolerance})"
+                    f"(tolerance {tolerance:.3g})"
                 )
         elif isinstance(answer, Failure) and answer.is_infrastructure:
             logger.warning("env runner %d was lost while weights were delivered: %s", runner_id, answer.details)

@@ -17,7 +17,7 @@ from rllib_gigpo.algorithms.group_policy.scoring import OLD_LOGP, score_rows
 from rllib_gigpo.algorithms.group_policy.weight_delivery import pack_weights
 from rllib_gigpo.env_adapters import embedded_model_path
 from rllib_gigpo.inference.protocol import Generation, GenerationRequest, SamplingParams
-from rllib_gigpo.inference.weights_probe import PROBE_TOLERANCE, probe_gap
+from rllib_gigpo.inference.weights_probe import probe_gap, probe_tolerance
 from rllib_gigpo.rl_modules.causal_lm_facade import facade_spec
 from rllib_gigpo.rl_modules.causal_lm_rl_module import causal_lm_spec
 from rllib_gigpo.rl_modules.lora import LoraSettings
@@ -66,6 +66,9 @@ class Case:
         """Between the engine and the learner, as every delivery in training looks at it."""
         parcel = pack_weights(self.learner, by_reference=False)
         return probe_gap(parcel.probe_logp, self.engine.probe(parcel.probe))
+
+    def probe_tolerance(self) -> float:
+        return probe_tolerance(self.dtype, pack_weights(self.learner, by_reference=False).probe_logp)
 
     def generate(self, requests: list[GenerationRequest]) -> list[Generation]:
         """Responses to all requests at once."""
@@ -147,7 +150,7 @@ def test_weights_are_delivered_and_the_probe_tells_old_from_new(case: Case, reco
     for name, gap in (gaps | stale).items():
         record_property(name, gap)
     # A delivery in training stops the run above this.
-    tolerance = PROBE_TOLERANCE[case.dtype]
+    tolerance = case.probe_tolerance()
     assert max(gaps.values()) <= tolerance
     assert min(stale.values()) > tolerance
 
