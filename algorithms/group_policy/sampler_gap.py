@@ -16,6 +16,8 @@ def check_sampler_gaps(
 ) -> None:
     """Judges the gaps of all modules that were updated, by their metrics; see `check_sampler_gap`."""
     for module_id, of_module in metrics.items():
+        if SAMPLER_LEARNER_GAP_MEAN not in of_module:
+            continue  # of a policy that is not to be trained
         gap = float(of_module[SAMPLER_LEARNER_GAP_MEAN])
         # Steps that are not finite are the guards', and leave no gap: where there was no other one, that is no news.
         if not (math.isnan(gap) and of_module[NON_FINITE_GRADIENTS] > 0):

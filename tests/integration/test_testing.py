@@ -12,6 +12,7 @@ from rllib_gigpo.env_adapters import embedded_model_path
 from rllib_gigpo.testing import EnvironmentContractError, check_prompts, check_repeats
 from tests.alfworld_cases import needs_alfworld
 from tests.broken_environments import SaltedHash
+from tests.textarena_cases import needs_textarena
 from tests.webshop_cases import needs_webshop
 
 pytestmark = pytest.mark.integration
@@ -63,7 +64,7 @@ def test_images_count_as_the_tokens_that_they_are() -> None:
     assert large == small + 3
 
 
-NEEDS = {"alfworld": needs_alfworld, "webshop": needs_webshop}
+NEEDS = {"alfworld": needs_alfworld, "textarena": needs_textarena, "webshop": needs_webshop}
 TINY = [name for name in registry.example_names() if name.endswith("_tiny") and "sweep" not in name]
 
 

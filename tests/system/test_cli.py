@@ -141,7 +141,7 @@ def test_report_writes_one_file_with_what_the_run_recorded(python_run: Path, tmp
     result = rllib("report", python_run, "--out", tmp_path / "report.html")
     assert result.stdout == f"report: {tmp_path / 'report.html'}\n"
     page = (tmp_path / "report.html").read_text()
-    assert 'id="trajectories-2"' in page
+    assert 'id="trajectories-0-2"' in page
     assert "Step groups by size" in page
     wrong = rllib("report", python_run / "checkpoint", exit_code=2)
     assert "has no result.json" in wrong.output

@@ -81,6 +81,9 @@ def test_without_a_limit_there_is_no_watch() -> None:
 
 
 def test_an_error_and_a_ctrl_c_stay_what_they_are() -> None:
+    # A shell starts what runs in its background without.
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+
     def divides() -> None:
         1 / 0  # noqa: B018
 
@@ -93,6 +96,7 @@ def test_an_error_and_a_ctrl_c_stay_what_they_are() -> None:
     with pytest.raises(KeyboardInterrupt) as interrupted:
         StallWatch(lambda: 7, 60).run(gets_ctrl_c)
     assert type(interrupted.value) is KeyboardInterrupt
+    signal.signal(signal.SIGINT, handler)
 
 
 def test_in_another_thread_a_stall_is_logged_where_it_stands(caplog: pytest.LogCaptureFixture) -> None:
