@@ -60,14 +60,28 @@ def check_state(run_dir: Path) -> None:
 
 
 def restore_state(run_dir: Path) -> None:
-    """Puts the state that was kept in place of what Tune left in the run's folder; nothing where none was kept."""
+    """Puts the state that was kept in place of what Tune left in the run's folder.
+
+    Nothing where none was kept, or where Tune's is whole: it is newer then.
+    """
     archive = run_dir / STATE_FILE
-    if not archive.is_file():
+    if not archive.is_file() or _is_whole(run_dir):
         return
     with zipfile.ZipFile(archive) as file:
         for path in _parts(run_dir):
             path.unlink()
         file.extractall(run_dir)
+
+
+def _is_whole(run_dir: Path) -> bool:
+    """Whether Tune's own state is there to its end."""
+    states, pickles = sorted(run_dir.glob(_PARTS[0])), [path for part in _PARTS[1:] for path in run_dir.glob(part)]
+    try:
+        json.loads(states[-1].read_text())
+    except (IndexError, ValueError):
+        return False
+    # Pickles, whatever their names say. They end with a full stop, and are not read here.
+    return all(path.read_bytes().endswith(b".") for path in pickles)
 
 
 def _parts(folder: Path) -> Iterator[Path]:

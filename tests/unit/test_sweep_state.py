@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -48,6 +49,23 @@ def test_half_a_file_is_replaced_by_what_was_kept(folders: tuple[Path, Path]) ->
     assert json.loads((run_dir / STATE).read_text()) == {"step": 2}
     assert (run_dir / SEARCH).read_bytes() == b"search 2"
     assert sorted(path.name for path in run_dir.iterdir()) == sorted([STATE, SEARCH, STATE_FILE, "tuner.pkl"])
+
+
+def test_a_whole_state_is_newer_than_what_was_kept_and_stays(folders: tuple[Path, Path]) -> None:
+    staging, run_dir = folders
+    for name, content in ((STATE, b'{"step": 1}'), (SEARCH, pickle.dumps(1))):
+        (staging / name).write_bytes(content)
+    KeepsState().on_step_end(1, trials(staging, run_dir))
+    (run_dir / STATE).write_text('{"step": 2}')
+    (run_dir / SEARCH).write_bytes(pickle.dumps(2))
+    restore_state(run_dir)
+    assert json.loads((run_dir / STATE).read_text()) == {"step": 2}
+    assert (run_dir / SEARCH).read_bytes() == pickle.dumps(2)
+    # Half of the other part: what was kept goes together.
+    (run_dir / SEARCH).write_bytes(pickle.dumps(2)[:-1])
+    restore_state(run_dir)
+    assert json.loads((run_dir / STATE).read_text()) == {"step": 1}
+    assert (run_dir / SEARCH).read_bytes() == pickle.dumps(1)
 
 
 def test_what_has_not_changed_is_not_written_again(folders: tuple[Path, Path]) -> None:
