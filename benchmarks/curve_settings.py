@@ -73,9 +73,6 @@ _CRITIC = {"gamma": 0.95, "lambda_": 0.95, "critic_lr": 3e-3, "value_clip": None
 # standard deviation, it has the floor of the first stage; RLOO divides by nothing.
 OTHER_ALGORITHMS = (
     Variant("GAGPO", "sequence", 1.0),
-    Variant("GAGPO", "sequence", 1.0, {"lambda_": 0.0}),
-    Variant("GAGPO", "sequence", 1.0, {"lambda_": 0.5}),
-    Variant("GAGPO", "sequence", 1.0, {"lambda_": 1.0}),
     Variant("RLOO", "token", 0.0),
     Variant("GSPO", "sequence", 1.0),
     Variant("REINFORCEPlusPlus", "token", 1.0),
@@ -83,24 +80,18 @@ OTHER_ALGORITHMS = (
     Variant("DAPO", "token", 1.0, needs=_ROUNDS, clip=(0.2, 0.28)),
     Variant("GiGPO", "token", 1.0, {"dynamic_sampling": True}, needs=_ROUNDS, clip=(0.2, 0.28)),
 )
+LAMBDAS = tuple(Variant("GAGPO", "sequence", 1.0, {"lambda_": lambda_}) for lambda_ in (0.0, 0.5, 1.0))
 
 # A stage is finished for all seeds before the next one begins.
-STAGES = (
-    _crossed(("token", "sequence"), 1.0),
-    OTHER_ALGORITHMS,
-    _crossed(("token",), 0.0),
-    _crossed(("sequence",), 0.0),
-)
+STAGES = (_crossed(("token", "sequence"), 1.0), OTHER_ALGORITHMS)
 
 
 # With a constant learning rate runs on Household keep falling back late, whatever the algorithm. By environment steps:
 # 30 iterations take about as many as this needs to reach its end.
 _DECAY = {"lr": [[0, 5e-4], [40_000, 5e-5]]}
 HOUSEHOLD_STAGES = (
-    STAGES[0],
-    (Variant("GiGPO", "sequence", 1.0, _DECAY),),
-    (Variant("GRPO", "sequence", 1.0, _DECAY),),
-    *STAGES[1:],
+    *STAGES,
+    (Variant("GiGPO", "sequence", 1.0, _DECAY), Variant("GRPO", "sequence", 1.0, _DECAY)),
 )
 
 
@@ -133,7 +124,12 @@ class Suite:
 _SHARED = {"group_size": 8, "num_minibatches": 4, "adam_betas": (0.9, 0.95), "weight_decay": 0.0}
 
 SUITES = {
-    "ezpoints": Suite("EZPoints", iterations=40, training={**_SHARED, "groups_per_iteration": 8, "lr": 3e-4}),
+    "ezpoints": Suite(
+        "EZPoints",
+        iterations=40,
+        training={**_SHARED, "groups_per_iteration": 8, "lr": 3e-4},
+        stages=(*STAGES, LAMBDAS, _crossed(("token",), 0.0)),
+    ),
     "household": Suite(
         "Household",
         iterations=30,
@@ -167,7 +163,7 @@ SUITES = {
             "loss_aggregation": "sequence-mean-token-mean",
         },
         env_config={"in_a_row": True, "max_steps": 25},
-        stages=((*_crossed(("sequence",), 1.0), Variant("GAGPO", "sequence", 1.0)),),
+        stages=((*_crossed(("sequence",), 1.0), Variant("GAGPO", "sequence", 1.0)), LAMBDAS),
     ),
     "relay_household": Suite(
         "RelayHousehold",

@@ -69,7 +69,7 @@ def test_every_registered_algorithm_is_planned(settings: Any) -> None:
 
 
 def test_gagpos_lambda_is_swept(settings: Any) -> None:
-    for suite in ("ezpoints", "household"):
+    for suite in ("ezpoints", "step_credit"):
         runs = [run for run in settings.planned_runs(suite) if run.algorithm == "GAGPO" and run.seed == 0]
         assert sorted(run.config().lambda_ for run in runs) == [0.0, 0.5, 0.95, 1.0]
 
