@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Collection
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -117,7 +118,7 @@ class GroupPolicy(GroupSampling):
 
     @override(Algorithm)
     def training_step(self) -> None:
-        with self.metrics.log_time((TIMERS, ENV_RUNNER_SAMPLING_TIMER)):
+        with self._timed(ENV_RUNNER_SAMPLING_TIMER):
             if self._overlap is not None:
                 episodes = self._checked(*self._overlap.take())
                 self._overlap.start_next()
@@ -130,9 +131,9 @@ class GroupPolicy(GroupSampling):
             return
         if self.config.engine_sleep_level is not None:
             self._runners.sleep(self.config.engine_sleep_level)
-        with self.metrics.log_time((TIMERS, CREDIT_ASSIGNMENT_TIMER)):
+        with self._timed(CREDIT_ASSIGNMENT_TIMER):
             rows = self._assign_credit(episodes)
-        with self.metrics.log_time((TIMERS, LEARNER_UPDATE_TIMER)):
+        with self._timed(LEARNER_UPDATE_TIMER):
             self._update(rows)
             self._refresh_opponents()
         if self._overlap is not None:
@@ -140,7 +141,7 @@ class GroupPolicy(GroupSampling):
             self._log(OVERLAP_RESULTS, self._overlap.metrics())
             if not self._runners.known_alive():
                 return  # they died meanwhile, and get the weights when they are restored
-        with self.metrics.log_time((TIMERS, SYNCH_WORKER_WEIGHTS_TIMER)):
+        with self._timed(SYNCH_WORKER_WEIGHTS_TIMER):
             self.deliver_weights()
 
     @override(Algorithm)
@@ -223,7 +224,7 @@ class GroupPolicy(GroupSampling):
     def _score(self, step_rows: StepRows, token_rows: TokenRows) -> tuple[StepRows, TokenRows]:
         """The rows with what the learners compute before credit is assigned, and the KL in the rewards where asked."""
         if scores := self.config.scores():
-            with self.metrics.log_time((TIMERS, SCORING_TIMER)):
+            with self._timed(SCORING_TIMER):
                 token_rows = score_rows(self.learner_group, token_rows, scores)
         if REFERENCE_LOGP not in scores:
             return step_rows, token_rows
@@ -277,6 +278,10 @@ class GroupPolicy(GroupSampling):
         """The model directory of a module; None for that of a single agent."""
         config = self.config if module_id is None else self.config.get_config_for_module(module_id)
         return str(config.model_path)
+
+    def _timed(self, timer: str) -> AbstractContextManager[Any]:
+        """Logs the seconds of this iteration, where RLlib's own timers move by a hundredth towards those of the last."""
+        return self.metrics.log_time((TIMERS, timer), reduce="mean", window=1)
 
     def _steps_sampled(self) -> int:
         return self.metrics.peek((ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME), default=0)

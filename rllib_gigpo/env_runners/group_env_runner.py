@@ -106,7 +106,7 @@ class GroupEnvRunner(SingleAgentEnvRunner):
             The finished episodes (see `GroupRollout.run`) and what was counted on the way.
         """
         self.metrics.log_value(WEIGHTS_SEQ_NO, self._weights_seq_no, window=1)
-        with self.metrics.log_time(SAMPLE_TIMER):
+        with self.metrics.log_time(SAMPLE_TIMER, reduce="max", window=1):  # over the env runners: what the slowest took
             episodes = self._rollout.run(plan)
         if plan.explore:
             self._count_sampled(episodes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -14,7 +15,7 @@ from ray.rllib.core.learner.learner import Learner
 from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 from ray.rllib.core.learner.training_data import TrainingData
 from ray.rllib.utils.annotations import override
-from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME, WEIGHTS_SEQ_NO
+from ray.rllib.utils.metrics import ALL_MODULES, NUM_ENV_STEPS_SAMPLED_LIFETIME, WEIGHTS_SEQ_NO
 from ray.rllib.utils.schedules.scheduler import Scheduler
 
 from rllib_gigpo.inference.weights_probe import Probe
@@ -36,6 +37,8 @@ from rllib_gigpo.learners.sharded_torch_learner import ShardedTorchLearner
 from rllib_gigpo.learners.update_metrics import MiniBatchCounts, MiniBatchMetrics
 from rllib_gigpo.rl_modules.sharded_network import whole
 from rllib_gigpo.rows import TokenRowBatch, TokenRows
+
+UPDATE_SECONDS = "update_seconds"
 
 
 class GroupPolicyTorchLearner(ShardedTorchLearner):
@@ -80,8 +83,15 @@ class GroupPolicyTorchLearner(ShardedTorchLearner):
     @override(Learner)
     def before_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
         super().before_gradient_based_update(timesteps=timesteps)
+        self._update_start = time.perf_counter()
         for kl_coeff in self._kl_coeffs.values():
             kl_coeff.update(timestep=timesteps.get(NUM_ENV_STEPS_SAMPLED_LIFETIME, 0))
+
+    @override(Learner)
+    def after_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
+        super().after_gradient_based_update(timesteps=timesteps)
+        seconds = time.perf_counter() - self._update_start
+        self.metrics.log_value((ALL_MODULES, UPDATE_SECONDS), seconds, reduce="max", window=1)
 
     @override(TorchLearner)
     def configure_optimizers_for_module(self, module_id: str, config: AlgorithmConfig | None = None) -> None:
