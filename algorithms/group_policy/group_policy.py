@@ -280,7 +280,7 @@ class GroupPolicy(GroupSampling):
         return str(config.model_path)
 
     def _timed(self, timer: str) -> AbstractContextManager[Any]:
-        """Logs the seconds of this iteration, where RLlib's own timers move by a hundredth towards those of the last."""
+        """Logs seconds of this iteration alone; RLlib's own timers move by a hundredth towards those of the last."""
         return self.metrics.log_time((TIMERS, timer), reduce="mean", window=1)
 
     def _steps_sampled(self) -> int:

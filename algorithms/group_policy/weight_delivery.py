@@ -53,7 +53,7 @@ class WeightParcel:
     """The first learner's weights of a module, and what proves them.
 
     Attributes:
-        weights: Arrays by name, or a reference to that.
+        weights: Arrays by name, valid until the learner's next update, or a reference to copies of them.
         version: Number of updates they have seen.
         num_bytes: Their size.
         probe: Of n tokens.
@@ -143,7 +143,8 @@ def pack_weights(
     where that learner has failed."""
 
     def pack(learner: Any) -> WeightParcel:
-        weights = learner.module[module_id].unwrapped().get_state(inference_only=True)
+        # Not copied: the object store and the runner's model do that, before the next update changes them.
+        weights = learner.module[module_id].unwrapped().network_weights(copy=False)
         probe, logp = learner.probe(module_id)
         return WeightParcel(
             weights=ray.put(weights) if by_reference else weights,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 
 import numpy as np
@@ -11,24 +12,34 @@ from rllib_gigpo.rl_modules.lora import has_adapter, is_adapter_weight
 from rllib_gigpo.rl_modules.sharded_network import like, whole
 
 
-def tensor_to_array(tensor: torch.Tensor) -> np.ndarray:
+def tensor_to_array(tensor: torch.Tensor, *, copy: bool = True) -> np.ndarray:
     """A copy of `tensor` in host memory, same shape; bfloat16, which numpy lacks, as its bits in uint16. Of a tensor
-    that is spread over learners all of it, for which all of them must call this."""
-    tensor = whole(tensor.detach()).to("cpu", copy=True)
+    that is spread over learners all of it, for which all of them must call this.
+
+    Without `copy`, one that is in host memory already shares it, and changes with it."""
+    tensor = whole(tensor.detach()).to("cpu", copy=copy)
     return (tensor.view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
 
 
 def array_to_tensor(array: np.ndarray) -> torch.Tensor:
     """The tensor that `tensor_to_array` made `array` from, on the CPU; it may share the array's memory."""
     # Arrays out of Ray's object store are read-only, which torch has no notion of.
-    tensor = torch.from_numpy(array if array.flags.writeable else array.copy())
+    return _shared(array if array.flags.writeable else array.copy())
+
+
+def _shared(array: np.ndarray) -> torch.Tensor:
+    """The tensor with the memory of `array`, which must not be written to where that is read-only."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        tensor = torch.from_numpy(array)
     return tensor.view(torch.bfloat16) if tensor.dtype == torch.uint16 else tensor
 
 
-def get_weights(module: torch.nn.Module) -> dict[str, np.ndarray]:
+def get_weights(module: torch.nn.Module, *, copy: bool = True) -> dict[str, np.ndarray]:
     """Parameters and persistent buffers of `module` by name, tied ones once, under the first of their names; of a model
-    with a LoRA adapter, those of the adapter: the rest is never trained, and every process has it already."""
-    return {name: tensor_to_array(tensor) for name, tensor in _weights(module).items()}
+    with a LoRA adapter, those of the adapter: the rest is never trained, and every process has it already. Without
+    `copy` they may share the module's memory, as of `tensor_to_array`."""
+    return {name: tensor_to_array(tensor, copy=copy) for name, tensor in _weights(module).items()}
 
 
 @torch.no_grad()
@@ -40,7 +51,7 @@ def set_weights(module: torch.nn.Module, weights: Mapping[str, np.ndarray]) -> N
     """
     check_weights(module, weights)
     for name, tensor in _weights(module).items():
-        tensor.copy_(like(tensor, array_to_tensor(weights[name])))
+        tensor.copy_(like(tensor, _shared(weights[name])))
 
 
 def check_weights(module: torch.nn.Module, weights: Mapping[str, np.ndarray]) -> None:

@@ -34,8 +34,8 @@ class WeightsFolderRLModule(TorchRLModule):
     # All weights of a sharded network, on one of its learners, between `gather` and `release`.
     _gathered: dict[str, np.ndarray] | None = None
 
-    def network_weights(self) -> dict[str, np.ndarray]:
-        """Copies of the network's weights by name, see `rllib_gigpo.rl_modules.weights.get_weights`.
+    def network_weights(self, *, copy: bool = True) -> dict[str, np.ndarray]:
+        """The network's weights by name, copied or not, see `rllib_gigpo.rl_modules.weights.get_weights`.
 
         Raises:
             RuntimeError: They are spread over several learners, and have not been gathered.
@@ -47,7 +47,7 @@ class WeightsFolderRLModule(TorchRLModule):
                 "the weights are spread over all learners; read them through ShardedLearnerGroup: get_state, "
                 "save_to_path, or within `gathered`"
             )
-        return get_weights(self.network)
+        return get_weights(self.network, copy=copy)
 
     def gather(self, *, keep: bool) -> None:
         """Collects the weights of a sharded network, an exchange in which all its learners take part.

@@ -1,0 +1,98 @@
+"""Weight delivery from a learner to an env runner in another process, beside two copies of as many bytes in memory.
+
+    python benchmarks/weight_delivery.py [--smollm2 models/smollm2-135m-instruct] [--json FILE]
+
+Deliveries, copies and probes take turns; medians count. A delivery copies each weight twice, whatever the number of env
+runners of a node: into Ray's object store, which is new memory, and from there into a runner's model. The copies that
+it is compared with are one into new memory, and one into memory that is there, by one thread each. The rest of a
+delivery is the proof, a forward pass of 16 tokens by the learner and one by the runner, measured alone here, and calls
+of two actors.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Annotated, Any
+
+import numpy as np
+import ray
+import typer
+from machine import this_machine
+from ray.rllib.core import DEFAULT_MODULE_ID
+
+from rllib_gigpo.algorithms.group_policy.weight_delivery import pack_weights
+from rllib_gigpo.algorithms.grpo import GRPOConfig
+from rllib_gigpo.env_adapters import embedded_model_path
+
+COLUMNS = "| weights | MB | two copies, s | delivery, s | of it the proof, s | without the proof, for two copies |"
+
+
+def main(
+    smollm2: Annotated[Path | None, typer.Option(help="Model directory, see `make smollm2`.", exists=True)] = None,
+    repetitions: Annotated[int, typer.Option(min=1)] = 7,
+    json_file: Annotated[Path | None, typer.Option("--json", dir_okay=False)] = None,
+) -> None:
+    """Prints a Markdown table; with --json, writes the ratios too."""
+    ray.init(address="local", include_dashboard=False, log_to_driver=False)
+    models: dict[str, dict[str, Any]] = {"EZPoints, embedded": {"model_path": str(embedded_model_path("EZPoints"))}}
+    if smollm2 is not None:
+        models["SmolLM2-135M, adapter of rank 32"] = {"model_path": str(smollm2), "lora_rank": 32}
+        models["SmolLM2-135M"] = {"model_path": str(smollm2)}
+    typer.echo(f"{COLUMNS}\n{'|---' * 6}|")
+    ratios = {}
+    for name, language_model in models.items():
+        num_bytes, copies, delivery, proof = _measure(language_model, repetitions)
+        ratios[name] = (delivery - proof) / copies
+        typer.echo(
+            f"| {name} | {num_bytes / 1e6:.1f} | {copies:.4f} | {delivery:.4f} | {proof:.4f} | {ratios[name]:.1f} |"
+        )
+    ray.shutdown()
+    typer.echo(f"\n{this_machine()}")
+    if json_file is not None:
+        json_file.write_text(json.dumps({"benchmark": "weight_delivery", "ratios": ratios}, indent=1))
+
+
+def _measure(language_model: dict[str, Any], repetitions: int) -> tuple[int, float, float, float]:
+    """Bytes of the weights, and median seconds of the two copies, a delivery, and the two probes of a delivery."""
+    config = (
+        GRPOConfig()
+        .environment("EZPoints")
+        .language_model(**language_model)
+        .generation(max_prompt_tokens=160, max_response_tokens=32)
+        .training(group_size=2, groups_per_iteration=1)
+        .env_runners(num_env_runners=1, num_envs_per_env_runner=2)
+        .learners(num_learners=1)
+        .debugging(seed=0)
+    )
+    algo = config.build_algo()
+    num_bytes = pack_weights(algo.learner_group, by_reference=True).num_bytes
+    source, target = np.ones(num_bytes, np.uint8), np.zeros(num_bytes, np.uint8)
+
+    def probe_both() -> None:
+        (answer,) = algo.learner_group.foreach_learner(lambda learner: learner.probe(DEFAULT_MODULE_ID))
+        probe, _ = answer.get()
+        algo.env_runner_group.foreach_env_runner(
+            lambda runner: runner.engines[DEFAULT_MODULE_ID].probe(probe), local_env_runner=False
+        )
+
+    def copy_twice() -> None:
+        np.copyto(target, source.copy())
+
+    parts: list[Callable[[], Any]] = [copy_twice, algo.deliver_weights, probe_both]
+    seconds: list[list[float]] = [[] for _ in parts]
+    for _ in range(repetitions):
+        for part, taken in zip(parts, seconds, strict=True):
+            start = time.perf_counter()
+            part()
+            taken.append(time.perf_counter() - start)
+    algo.stop()
+    copies, delivery, proof = map(median, seconds)
+    return num_bytes, copies, delivery, proof
+
+
+if __name__ == "__main__":
+    typer.run(main)
