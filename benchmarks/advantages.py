@@ -1,6 +1,6 @@
 """Cost of credit assignment, side by side with plain per-row Python of the same formulas.
 
-    python benchmarks/advantages.py [ROWS ...]
+    python benchmarks/advantages.py [--json FILE]
 
 Prints seconds of processor time (the best of several, so that other work on the machine matters little) and the ratio
 of the plain version to ours, and checks that both agree. The rows look like ALFWorld's: rollout groups of 8
@@ -10,17 +10,20 @@ trajectories of up to 50 steps, observations of 300 characters, 10 % invalid act
 
 from __future__ import annotations
 
+import json
 import statistics
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from difflib import SequenceMatcher
 from functools import partial
 from itertools import repeat
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
+import typer
+from machine import this_machine
 
 from rllib_gigpo.algorithms.gagpo.advantages import gagpo_advantages
 from rllib_gigpo.algorithms.gigpo.advantages import gigpo_advantages
@@ -28,7 +31,9 @@ from rllib_gigpo.connectors.anchor_states import anchor_state_ids
 
 MEMBERS, LONGEST, STATES, GAMMA, LAMBDA, PENALTY = 8, 50, 120, 0.95, 0.95, 0.1
 CHARACTERS, THRESHOLD, SIMILARITY_ROWS = 300, 0.95, 6_400
-REPEATS = 5
+SIZES = (6_400, 40_000, 102_400, 1_000_000)
+GROWTHS = ((6_400, 102_400), (40_000, 1_000_000))
+REPEATS, REPEATS_OF_A_MILLION = 5, 2
 
 
 def make_rows(rows: int) -> dict[str, Any]:
@@ -158,38 +163,40 @@ def own_copies(texts: list[str]) -> list[str]:
     return [(text + " ")[:-1] for text in texts]
 
 
-def report(rows: int, part: str, ours: float, plain: float) -> None:
-    print(f"{rows:>8}  {part:<34}{ours:>10.4f}{plain:>10.4f}{plain / ours:>8.1f}", flush=True)
+def report(rows: int, part: str, ours: float, plain: float, ratios: dict[str, float]) -> None:
+    ratios[f"{part}, {rows:,} rows: plain for ours"] = plain / ours
+    print(f"| {rows:,} | {part} | {ours:.4f} | {plain:.4f} | {plain / ours:.1f} |", flush=True)
 
 
-def measure_rows(rows: int) -> float:
+def measure_rows(rows: int, ratios: dict[str, float]) -> float:
     """Reports exact grouping and advantages. Returns our seconds for grouping and GiGPO together."""
+    repeats = REPEATS if rows < 1_000_000 else REPEATS_OF_A_MILLION
     columns = make_rows(rows)
     observations, group_ids = columns.pop("observations"), columns["group_ids"]
     grouping, anchor_ids = best_seconds(
-        anchor_state_ids, ((own_copies(observations), group_ids) for _ in range(REPEATS))
+        anchor_state_ids, ((own_copies(observations), group_ids) for _ in range(repeats))
     )
     plain_grouping, plain_ids = best_seconds(
-        plain_anchor_ids, ((own_copies(observations), group_ids) for _ in range(REPEATS))
+        plain_anchor_ids, ((own_copies(observations), group_ids) for _ in range(repeats))
     )
     assert anchor_ids.tolist() == plain_ids
-    report(rows, "anchor_state_ids", grouping, plain_grouping)
+    report(rows, "anchor_state_ids", grouping, plain_grouping, ratios)
     columns["anchor_ids"] = anchor_ids
-    again = list(repeat((), REPEATS))
+    again = list(repeat((), repeats))
     options = {**columns, "gamma": GAMMA, "invalid_action_penalty": PENALTY}
     gigpo, advantages = best_seconds(partial(gigpo_advantages, **options), again)
     plain, total = best_seconds(partial(plain_gigpo, **columns), again)
     np.testing.assert_allclose(advantages.total, total, rtol=1e-5, atol=1e-5)
-    report(rows, "gigpo_advantages", gigpo, plain)
-    report(rows, "grouping and GiGPO", grouping + gigpo, plain_grouping + plain)
+    report(rows, "gigpo_advantages", gigpo, plain, ratios)
+    report(rows, "grouping and GiGPO", grouping + gigpo, plain_grouping + plain, ratios)
     gagpo, estimates = best_seconds(partial(gagpo_advantages, **options, lambda_=LAMBDA), again)
     plain, total = best_seconds(partial(plain_gagpo, **columns), again)
     np.testing.assert_allclose(estimates.total, total, rtol=1e-5, atol=1e-5)
-    report(rows, "gagpo_advantages", gagpo, plain)
+    report(rows, "gagpo_advantages", gagpo, plain, ratios)
     return grouping + gigpo
 
 
-def measure_similarity(rows: int) -> None:
+def measure_similarity(rows: int, ratios: dict[str, float]) -> None:
     group_ids = make_rows(rows)["group_ids"]
     observations = make_similar_observations(rows)
     rows_of = (observations, group_ids)
@@ -199,17 +206,24 @@ def measure_similarity(rows: int) -> None:
         ours, ids = best_seconds(grouping, [rows_of] * 3)
         if similarity == "difflib":
             assert ids.tolist() == plain_ids
-        report(rows, f"similarity grouping, {similarity}", ours, plain)
+        report(rows, f"similarity grouping, {similarity}", ours, plain, ratios)
 
 
-def main(sizes: list[int]) -> None:
-    print(f"{'rows':>8}  {'part':<34}{'ours s':>10}{'plain s':>10}{'ratio':>8}")
-    seconds = [measure_rows(rows) for rows in sizes]
-    if len(sizes) > 1:
-        growth = seconds[-1] / seconds[0]
-        print(f"{sizes[-1] / sizes[0]:.0f} times the rows take grouping and GiGPO {growth:.1f} times as long")
-    measure_similarity(SIMILARITY_ROWS)
+def main(json_file: Annotated[Path | None, typer.Option("--json", dir_okay=False)] = None) -> None:
+    """Prints a Markdown table; with --json, writes the ratios too."""
+    ratios: dict[str, float] = {}
+    print("| rows | part | ours, s | plain, s | plain for ours |\n|---|---|---|---|---|")
+    seconds = {rows: measure_rows(rows, ratios) for rows in SIZES}
+    measure_similarity(SIMILARITY_ROWS, ratios)
+    for few, many in GROWTHS:
+        growth = ratios[f"growth from {few:,} to {many:,} rows"] = seconds[many] / seconds[few]
+        print(
+            f"\nGrouping and GiGPO of {many / few:.0f} times the rows, {few:,} to {many:,}: {growth:.1f} times as long"
+        )
+    print(f"\n{this_machine()}")
+    if json_file is not None:
+        json_file.write_text(json.dumps({"benchmark": "advantages", "ratios": ratios}, indent=1))
 
 
 if __name__ == "__main__":
-    main([int(argument) for argument in sys.argv[1:]] or [6_400, 102_400])
+    typer.run(main)
