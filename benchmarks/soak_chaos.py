@@ -63,8 +63,10 @@ def config(orders: Path, faults: Mapping[int, str]) -> Any:
         GiGPOConfig()
         .environment(ObeysOrders, env_config={"orders": str(orders), "schedule": dict(faults)})
         .language_model(model_path=str(embedded_model_path("EZPoints")))
-        # A wrapper has no agent format of its own.
-        .agent_format(prompt_template=EZPOINTS.agent_format.prompt_template)
+        # A wrapper has no agent format of its own, and without one prompts show history, which the model does not know.
+        .agent_format(
+            prompt_template=EZPOINTS.agent_format.prompt_template, history_length=EZPOINTS.agent_format.history_length
+        )
         .generation(max_prompt_tokens=160, max_response_tokens=32)
         .training(
             group_size=GROUP_SIZE,
