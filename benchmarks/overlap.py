@@ -26,7 +26,7 @@ from rllib_gigpo.algorithms.gigpo.gigpo import GiGPOConfig
 from rllib_gigpo.env_adapters import embedded_model_path, make_env
 from rllib_gigpo.env_adapters.gym_cards import EZPOINTS
 
-ITERATIONS, LATENCY_MS, LR = 20, 20.0, 1e-4
+ITERATIONS, LATENCY_MS, LR = 15, 20.0, 3e-4
 WARM_UP = 1
 
 
