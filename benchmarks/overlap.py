@@ -24,8 +24,9 @@ from machine import this_machine
 
 from rllib_gigpo.algorithms.gigpo.gigpo import GiGPOConfig
 from rllib_gigpo.env_adapters import embedded_model_path, make_env
+from rllib_gigpo.env_adapters.gym_cards import EZPOINTS
 
-ITERATIONS, LATENCY_MS, LR = 20, 20.0, 1e-4
+ITERATIONS, LATENCY_MS, LR = 15, 20.0, 3e-4
 WARM_UP = 1
 
 
@@ -46,6 +47,10 @@ def config_of(max_weight_lag: int, latency_s: float, lr: float) -> Any:
         GiGPOConfig()
         .environment(SlowEZPoints, env_config={"latency_s": latency_s})
         .language_model(model_path=str(embedded_model_path("EZPoints")))
+        # A wrapper has no agent format of its own, and without one prompts show history, which the model does not know.
+        .agent_format(
+            prompt_template=EZPOINTS.agent_format.prompt_template, history_length=EZPOINTS.agent_format.history_length
+        )
         .generation(max_prompt_tokens=160, max_response_tokens=32)
         .training(group_size=8, groups_per_iteration=4, num_minibatches=2, lr=lr, advantage_std_floor=1.0)
         .training(adam_betas=(0.9, 0.95), weight_decay=0.0)

@@ -13,6 +13,7 @@ import multiprocessing
 import os
 import sys
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
@@ -75,11 +76,24 @@ too; ratios are measured side by side.
 """
 
 
+def played(name: str) -> list[CheckResult]:
+    """The results of a part, in the process that plays it.
+
+    Raises:
+        RuntimeError: It failed; with the traceback as text, since not every exception of Ray can leave its process.
+    """
+    try:
+        return PARTS[name]()
+    except Exception:
+        problem = traceback.format_exc()
+    raise RuntimeError(f"{name} ended with\n{problem}")
+
+
 def run_part(name: str) -> tuple[list[CheckResult], str]:
     """Plays one part in a new process: its results, and its section of the page."""
     load, began = os.getloadavg()[0], time.perf_counter()
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        results = pool.submit(PARTS[name]).result()
+        results = pool.submit(played, name).result()
     seconds = time.perf_counter() - began
     machine = ", ".join(f"{key.replace('_', ' ')}: {value}" for key, value in this_machine(("numpy",)).items())
     rows = [f"| {result.name} | {result.status} | {result.seen} |" for result in results]

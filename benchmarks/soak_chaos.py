@@ -6,29 +6,29 @@ import json
 import os
 import signal
 import tempfile
-import time
 from collections.abc import Mapping
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import ray
 from ray import tune
+from soak_chaos_env import HANG, KILL_RUNNER, KILL_WORKER, RAISE, ObeysOrders
 
 from rllib_gigpo.algorithms.gigpo import GiGPOConfig
-from rllib_gigpo.env_adapters import embedded_model_path, make_env
+from rllib_gigpo.env_adapters import embedded_model_path
 from rllib_gigpo.env_adapters.gym_cards import EZPOINTS
 from rllib_gigpo.env_checks.check_result import CheckResult, failed, informed, passed
 
-RAISE, HANG, KILL_WORKER, KILL_RUNNER, KILL_LEARNER = "raise", "hang", "kill_worker", "kill_runner", "kill_learner"
+KILL_LEARNER = "kill_learner"
 OF_ENVIRONMENTS = (KILL_RUNNER, KILL_WORKER, HANG, RAISE)
 
-GROUP_SIZE, GROUPS = 4, 4
+# Of tuned_examples/gigpo/ezpoints_text_tiny.py, which learns within ten iterations.
+GROUP_SIZE, GROUPS = 8, 8
 STEP_TIMEOUT_S = 10.0
-# The embedded model begins at 0.13.
-LEAST_SUCCESS = 0.2
+# The embedded model begins at 0.1.
+LEAST_SUCCESS = 0.5
 
 
 def schedule(iterations: int, *, seed: int) -> dict[int, str]:
@@ -37,43 +37,6 @@ def schedule(iterations: int, *, seed: int) -> dict[int, str]:
     faults = [KILL_LEARNER, *islice(cycle(OF_ENVIRONMENTS), count - 1)]
     np.random.default_rng(seed).shuffle(faults)
     return {iteration + 2: str(fault) for iteration, fault in enumerate(faults)}
-
-
-class ObeysOrders(gym.Wrapper):
-    """EZPoints that, in its second step, takes a file with the name of a fault away from the folder
-    `env_config["orders"]`, where there is one, and gets into that fault."""
-
-    def __init__(self, config: Any):
-        super().__init__(make_env("EZPoints"))
-        self.orders = Path(config["orders"])
-        self.steps = 0
-
-    def reset(self, **kwargs: Any) -> Any:
-        self.steps = 0
-        return super().reset(**kwargs)
-
-    def step(self, action: Any) -> Any:
-        self.steps += 1
-        if self.steps == 2:
-            self._obey()
-        return super().step(action)
-
-    def _obey(self) -> None:
-        if self._take(KILL_WORKER):
-            os.kill(os.getpid(), signal.SIGKILL)
-        if self._take(KILL_RUNNER):
-            os.kill(os.getppid(), signal.SIGKILL)
-        if self._take(HANG):
-            time.sleep(600)
-        if self._take(RAISE):
-            raise ZeroDivisionError("one by nothing")
-
-    def _take(self, order: str) -> bool:
-        try:
-            (self.orders / order).unlink()
-        except FileNotFoundError:
-            return False
-        return True
 
 
 def order_next_fault(algorithm: Any, result: Mapping[str, Any], **_: Any) -> None:
@@ -100,13 +63,15 @@ def config(orders: Path, faults: Mapping[int, str]) -> Any:
         GiGPOConfig()
         .environment(ObeysOrders, env_config={"orders": str(orders), "schedule": dict(faults)})
         .language_model(model_path=str(embedded_model_path("EZPoints")))
-        # A wrapper has no agent format of its own.
-        .agent_format(prompt_template=EZPOINTS.agent_format.prompt_template)
+        # A wrapper has no agent format of its own, and without one prompts show history, which the model does not know.
+        .agent_format(
+            prompt_template=EZPOINTS.agent_format.prompt_template, history_length=EZPOINTS.agent_format.history_length
+        )
         .generation(max_prompt_tokens=160, max_response_tokens=32)
         .training(
             group_size=GROUP_SIZE,
             groups_per_iteration=GROUPS,
-            num_minibatches=2,
+            num_minibatches=4,
             lr=3e-4,
             adam_betas=(0.9, 0.95),
             weight_decay=0.0,

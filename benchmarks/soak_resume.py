@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -32,7 +33,7 @@ from safetensors.numpy import load_file
 from rllib_gigpo.algorithms.gigpo.gigpo import GiGPO, GiGPOConfig
 from rllib_gigpo.columns import GROUP_ID, TASK
 from rllib_gigpo.env_adapters import embedded_model_path
-from rllib_gigpo.env_checks.check_result import CheckResult, failed, passed
+from rllib_gigpo.env_checks.check_result import CheckResult, failed, one_line, passed
 
 # One of them for each seed, in turn.
 WAYS = ("one process", "Tune", "one process", "runner and learner", "one process")
@@ -87,8 +88,13 @@ def resume(*, seeds: Sequence[int] = range(10)) -> list[CheckResult]:
         }
         results = []
         for seed, way in ways.items():
-            killed[seed].result()
-            results.append(resumed(Path(folder, str(seed)), seed, way))
+            # One that fails must not take the others with it.
+            try:
+                killed[seed].result()
+                results.append(resumed(Path(folder, str(seed)), seed, way))
+            except Exception as error:
+                traceback.print_exc()
+                results.append(failed(name_of(seed, way), cause_of(error), "a run that was killed must go on"))
             print(results[-1], flush=True)
         return results
 
@@ -107,11 +113,19 @@ def resumed(folder: Path, seed: int, way: str) -> CheckResult:
     """Resumes the run that was killed in `folder`, and compares it with one that was not killed."""
     saved = newest(folder).name
     found = by_tune(folder, seed) if way == "Tune" else by_algorithm(newest(folder), seed, way)
-    name = f"seed {seed}, {way}"
     seen = f"killed after {saved}; {found['seen']}; largest difference of a weight {found['difference']:g}"
     if found["difference"] <= TOLERANCE and found["equal"]:
-        return passed(name, seen)
-    return failed(name, seen, "a resumed run must go on as if nothing had happened")
+        return passed(name_of(seed, way), seen)
+    return failed(name_of(seed, way), seen, "a resumed run must go on as if nothing had happened")
+
+
+def name_of(seed: int, way: str) -> str:
+    return f"seed {seed}, {way}"
+
+
+def cause_of(error: Exception) -> str:
+    """Its type and its last line: Ray puts a worker's traceback before what it raised."""
+    return one_line(f"{type(error).__name__}: {str(error).strip().rpartition(chr(10))[2]}")
 
 
 def by_algorithm(checkpoint: Path, seed: int, way: str) -> dict[str, Any]:
@@ -167,14 +181,12 @@ def by_tune(folder: Path, seed: int) -> dict[str, Any]:
         whole.train()
     weights = whole.learner_group.get_weights()["default_policy"]
     whole.stop()
-    state = pickle.loads((kept[-1] / "algorithm_state.pkl").read_bytes())
+    states = [pickle.loads((path / "algorithm_state.pkl").read_bytes()) for path in kept]
+    iterations, cursor = [state["training_iteration"] for state in states], states[-1]["task_cursor"]
     return {
-        "seen": f"iteration {state['training_iteration']}, task cursor {state['task_cursor']}, kept "
-        f"{[path.name for path in kept]}",
+        "seen": f"iteration {iterations[-1]}, task cursor {cursor}, kept those of iterations {iterations}",
         # The best by the score, and the latest.
-        "equal": state["task_cursor"] == last * GROUPS
-        and state["training_iteration"] == last
-        and [int(path.name[-6:]) for path in kept] == [0, last - 1],
+        "equal": cursor == last * GROUPS and iterations == [1, last],
         "difference": difference(load_file(kept[-1] / _FILES), weights),
     }
 

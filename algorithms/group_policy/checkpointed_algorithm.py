@@ -9,9 +9,11 @@ from typing import Any, Self
 
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.utils.annotations import override
+from ray.train._internal.session import _TrainingResult
+from ray.tune.trainable import Trainable
 from ray.util.debug import log_once
 
-from rllib_gigpo.algorithms.group_policy.checkpoint_fallback import last_good_checkpoint
+from rllib_gigpo.algorithms.group_policy.checkpoint_fallback import whole_checkpoint
 from rllib_gigpo.algorithms.group_policy.checkpoints import (
     check_checkpoint,
     config_with_own_model,
@@ -90,10 +92,21 @@ class CheckpointedAlgorithm(ReusableAlgorithm):
         self._check_learners("restore their state")
         self.deliver_weights()
 
-    @override(Algorithm)
-    def load_checkpoint(self, checkpoint_dir: str) -> None:
-        """Tune's way to `restore_from_path`; where the latest checkpoint of a trial is damaged, the one before it."""
-        super().load_checkpoint(last_good_checkpoint(checkpoint_dir, type(self)))
+    @override(Trainable)
+    def restore(self, checkpoint_path: Any) -> None:
+        """Tune's way to `restore_from_path`; where the checkpoint it names is gone or damaged, another of the trial.
+
+        Args:
+            checkpoint_path: Of Tune, a training result with a checkpoint in it. A path or a Ray `Checkpoint` is that or
+                none.
+
+        Raises:
+            ValueError: There is no whole checkpoint of this algorithm.
+        """
+        if isinstance(checkpoint_path, _TrainingResult) and self._storage is not None:
+            checkpoint = whole_checkpoint(checkpoint_path.checkpoint, self._storage, type(self))
+            checkpoint_path = _TrainingResult(checkpoint, checkpoint_path.metrics)
+        super().restore(checkpoint_path)
 
     @classmethod
     @override(Algorithm)

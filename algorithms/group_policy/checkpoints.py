@@ -8,7 +8,6 @@ import pickle
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,8 @@ def locate(path: Any, filesystem: pyarrow.fs.FileSystem | None = None) -> tuple[
     Raises:
         ValueError: Neither pyarrow nor fsspec knows the URI's scheme, or what it takes is not installed.
     """
-    if not isinstance(path, str | PathLike):
+    # A Ray `Checkpoint`, of which there are two classes, says of itself that it is a PathLike, and then raises.
+    if hasattr(path, "filesystem"):
         path, filesystem = path.path, path.filesystem
     if filesystem is not None:
         return str(path), filesystem

@@ -10,7 +10,8 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from ray.tune import Result
+import pyarrow.fs
+from ray.tune import Checkpoint, Result
 from rich.table import Table
 
 from rllib_gigpo.cli.experiment import Experiment
@@ -50,7 +51,7 @@ class TrialOutcome:
             parameters=point_text(point),
             metrics=metrics,
             score=float(score) if isinstance(score, int | float) and not math.isnan(score) else None,
-            checkpoints=sorted(checkpoint.path for checkpoint, _ in result.best_checkpoints),
+            checkpoints=sorted(checkpoint.path for checkpoint, _ in result.best_checkpoints if _is_there(checkpoint)),
             error=None if result.error is None else _last_line(result.error),
         )
 
@@ -96,6 +97,12 @@ def _at(config: Any, path: tuple[Any, ...]) -> Any:
         return reduce(lambda level, key: level[key], path, config)
     except (KeyError, IndexError, TypeError):
         return None
+
+
+def _is_there(checkpoint: Checkpoint) -> bool:
+    """Whether a checkpoint that Tune names was not removed: of a run that was killed and resumed, it may name such."""
+    found = checkpoint.filesystem.get_file_info(checkpoint.path)
+    return bool(found.type != pyarrow.fs.FileType.NotFound)
 
 
 def _last_line(error: Exception) -> str:

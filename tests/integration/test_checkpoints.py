@@ -242,6 +242,12 @@ def test_any_filesystem_of_fsspec_works_by_its_uri(algo: Any) -> None:
         locate("nowhere://a")
 
 
+@pytest.mark.parametrize("kind", [ray.tune.Checkpoint, ray.train.Checkpoint])
+def test_a_checkpoint_of_ray_is_where_it_says(kind: Any, tmp_path: Path) -> None:
+    filesystem = pyarrow.fs.LocalFileSystem()
+    assert locate(kind(str(tmp_path), filesystem)) == (str(tmp_path), filesystem)
+
+
 def flip_a_bit(file: Path) -> None:
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1

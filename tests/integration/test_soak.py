@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,20 @@ def test_a_lost_task_and_a_growing_process_are_failures(module: Any, monkeypatch
     by_name = {result.name: result for result in episodes.soak_environment("NumberLine", episodes=20)}
     assert by_name["expert"].status == by_name["memory"].status == Status.FAIL
     assert by_name["memory"].seen == "50.0 MiB after 2 episodes, 60.0 after 20: +10.0"
+
+
+def test_a_part_that_fails_with_what_cannot_be_pickled_says_why(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Unpicklable(Exception):
+        pass
+
+    def fail() -> list[Any]:
+        raise Unpicklable("the cause")
+
+    soak = module("soak")
+    monkeypatch.setattr(soak, "PARTS", {"Resume": fail})
+    with pytest.raises(RuntimeError, match=r"(?s)Resume ended with.*Unpicklable: the cause") as error:
+        soak.played("Resume")
+    assert "the cause" in str(pickle.loads(pickle.dumps(error.value)))
 
 
 def test_a_part_takes_its_place_on_the_page_and_leaves_the_others(module: Any) -> None:

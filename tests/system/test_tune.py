@@ -157,6 +157,47 @@ def test_a_run_that_is_killed_and_restored_equals_the_uninterrupted_one(
     assert task_cursor_of(restored) == task_cursor_of(uninterrupted) == ITERATIONS * 2
 
 
+class DiesBeforeTheStateIsWritten(tune.Callback):
+    """Ends the driver once: when Tune has saved the checkpoint of iteration KILLED_IN and removed the one before it,
+    and has not written down yet that it did."""
+
+    def __init__(self, marker: Path):
+        self._marker = marker
+
+    def on_trial_save(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        if trial.last_result["training_iteration"] == KILLED_IN and not self._marker.exists():
+            self._marker.touch()
+            raise KeyError("killed")
+
+
+def test_a_run_whose_state_names_a_removed_checkpoint_goes_on_from_the_newer_one(
+    uninterrupted: tune.Result, tmp_path: Path
+) -> None:
+    run_config = tune.RunConfig(
+        name="run",
+        storage_path=str(tmp_path),
+        stop={"training_iteration": ITERATIONS},
+        checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=1, num_to_keep=1),
+        callbacks=[DiesBeforeTheStateIsWritten(tmp_path / "died")],
+        verbose=0,
+    )
+    with pytest.raises(tune.TuneError, match="killed"):
+        tune.Tuner(GiGPO, param_space=settings(), run_config=run_config).fit()
+
+    def kept() -> list[str]:
+        return sorted(path.name for path in tmp_path.glob("run/*/checkpoint_*"))
+
+    (state,) = (tmp_path / "run").glob("experiment_state-*.json")
+    assert kept() == ["checkpoint_000002"]
+    assert "checkpoint_000002" not in state.read_text()
+    (restored,) = tune.Tuner.restore(str(tmp_path / "run"), trainable=GiGPO).fit()
+    assert restored.error is None
+    assert restored.metrics["iterations_since_restore"] == ITERATIONS - KILLED_IN
+    assert_equal(restored, uninterrupted)
+    # Tune knows of all that there is.
+    assert kept() == [Path(restored.checkpoint.path).name]
+
+
 def test_a_trial_that_fails_is_continued_from_its_checkpoint(uninterrupted: tune.Result, tmp_path: Path) -> None:
     def fail_once(algorithm: Any, result: dict[str, Any], **_: Any) -> None:
         if result["training_iteration"] == KILLED_IN and not (tmp_path / "failed").exists():
