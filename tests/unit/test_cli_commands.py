@@ -109,6 +109,11 @@ def test_help_says_that_loading_a_checkpoint_runs_code() -> None:
         ([*TRAIN, "--trace"], "there is only torch"),
         ([*TRAIN, "--upload-dir=x"], "use --storage-path"),
         ([*TRAIN, "--wandb-key", "k"], "log in with `wandb login`, and use --wandb-project"),
+        (["train", "tiny.yaml"], "write rllib train file tiny.yaml"),
+        (
+            [*TRAIN, "-c", f'{{{MODEL}, "env_config": {{"max_step": 3}}}}'],
+            "env_config has 'max_step'.*mean 'max_steps'",
+        ),
         ([*TRAIN, "-c", f"{{{MODEL}}}", "--wandb-run-name", "a"], "does nothing without --wandb-project"),
         ([*TRAIN, "-c", f"{{{MODEL}}}", "--mlflow-uri", "a"], "does nothing without --mlflow-experiment"),
         ([*TRAIN, "--resources-per-trial", "{}"], "set num_env_runners"),
