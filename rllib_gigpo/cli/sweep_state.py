@@ -1,8 +1,9 @@
 """Keeps the files of a run by Tune whole, whenever its process is killed.
 
-Tune writes its state and the logs of all trials, of those that have ended too, into a folder of Ray's session, and copies
-them over the files in the run's folder every ten seconds. A process that is killed meanwhile leaves empty or half files.
-Of a state that it cannot read Tune logs that, and starts anew with an empty config; of a log it takes what is there.
+Tune writes its state and the logs of all trials, of those that have ended too, into a folder of Ray's session, and
+copies them over the files in the run's folder every ten seconds. A process that is killed meanwhile leaves empty or
+half files. Of a state that it cannot read Tune logs that, and starts anew with an empty config; of a log it takes what
+is there.
 """
 
 from __future__ import annotations

@@ -110,6 +110,9 @@ class TrainOptions:
     quiet: Annotated[
         bool, _option("--quiet", "-q", help="Print the path of the summary alone, and errors; no progress.")
     ] = False
+    as_json: Annotated[
+        bool, _option("--json", help="Print the summary as JSON, one line; progress goes to stderr.")
+    ] = False
     log_info: Annotated[
         bool, _option("--log-info", "--verbose", "-v", help="Ray's logs, and tracebacks of errors.")
     ] = False
