@@ -124,7 +124,10 @@ class TrainOptions:
         return self.log_info or self.log_debug
 
     def parsed_stop(self) -> dict[str, float] | None:
-        """What --stop says, None where it was not given. Raises ValueError for anything but keys and numbers."""
+        """What --stop says, None where it was not given and is needed. Raises ValueError for anything but keys and
+        numbers."""
+        if self.smoke and self.stop is None:
+            return {"training_iteration": 1.0}
         return None if self.stop is None else check_stop(json_object("--stop", self.stop, _STOP_EXAMPLE), "--stop")
 
     def applied_to(self, experiment: Experiment) -> Experiment:
