@@ -218,6 +218,10 @@ def test_a_sweep_names_its_best_trial(tmp_path: Path) -> None:
     assert all(trial["metrics"]["training_iteration"] == 2 for trial in trials.values())
     assert f"best by env_runners/success_rate: {sweep['best']}" in result.stdout
     assert f"rllib evaluate {trials[sweep['best']]['checkpoints'][-1]}" in result.stdout
+    # What it says to try.
+    best = sweep["best_checkpoint"]
+    assert json.loads(rllib("evaluate", best, "--json").stdout)["training_iteration"] == 2
+    assert rllib("export", best, tmp_path / "model").stdout == f"model: {tmp_path / 'model'}\n"
     run_dir = written_path(result).parent
     # It has ended, so that to resume it is to look at it again.
     resumed = rllib("train", "file", tmp_path / "sweep.yaml", "--storage-path", tmp_path, "--resume", "--json")

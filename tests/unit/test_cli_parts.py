@@ -11,11 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import ray
 import typer
 from ray import tune
 from rich.console import Console
 
 from rllib_gigpo.algorithms.gigpo import GiGPOConfig
+from rllib_gigpo.algorithms.group_policy.checkpoints import own_class
 from rllib_gigpo.cli.checkpoint import check_restorable, checkpoint_class
 from rllib_gigpo.cli.experiment import Checkpoints, Experiment
 from rllib_gigpo.cli.experiment_mapping import check_stop, experiment_from_mapping, with_model_path
@@ -207,6 +209,13 @@ def test_a_checkpoint_is_recognized_without_running_any_of_it(tmp_path: Path) ->
     with pytest.raises(ValueError, match=r"pathlib:Path\.touch"):
         checkpoint_class(path)
     assert not (tmp_path / "ran").exists()
+
+
+def test_the_class_of_an_actor_is_the_one_that_it_was_made_of() -> None:
+    gigpo = GiGPOConfig().algo_class
+    of_actor = ray.remote(gigpo).__ray_metadata__.modified_class
+    assert of_actor is not gigpo
+    assert own_class(of_actor) is own_class(gigpo) is gigpo
 
 
 def test_checkpoints_of_other_algorithms_are_refused(tmp_path: Path) -> None:
