@@ -52,6 +52,7 @@ PARTS: Mapping[str, Callable[[], list[CheckResult]]] = {
     "Resume": partial(soak, "soak_resume", "resume"),
     "Chaos": partial(soak, "soak_chaos", "chaos", iterations=20),
     "Memory": partial(soak, "soak_memory", "memory"),
+    "Examples": partial(soak, "soak_examples", "examples"),
 }
 
 HEAD = f"""\
@@ -73,6 +74,7 @@ too; ratios are measured side by side.
 * **Chaos**: 20 iterations under Tune, in each of which but the first and the last something is killed, hangs or raises,
   a learner once. Every group must be counted once; success must be that of a quiet run, within three standard errors.
 * **Memory**: resident memory of driver, env runner and learner may grow by 10% from the 20th to the 200th iteration.
+* **Examples**: `rllib example run ID --smoke` of each of them: an iteration with a tiny model and little data.
 """
 
 

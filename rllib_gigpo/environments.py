@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import inspect
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import import_module
@@ -58,6 +60,20 @@ def check_environment(env: Any) -> None:
             _check_creator(_imported(env), f"env={env!r}")
         else:
             registry.environment(env)
+
+
+def check_env_config(env: Any, env_config: Mapping[str, Any]) -> None:
+    """Raises ValueError where `env_config` has a key that is no argument of the class of a registered environment."""
+    if not isinstance(env, str) or env not in registry.environment_names() or (found := environment_class(env)) is None:
+        return
+    arguments = inspect.signature(found).parameters
+    if any(argument.kind is argument.VAR_KEYWORD for argument in arguments.values()):
+        return
+    for key in env_config:
+        if key not in arguments:
+            nearest = difflib.get_close_matches(str(key), arguments, n=1)
+            hint = f"did you mean {nearest[0]!r}?" if nearest else f"it has {', '.join(arguments) or 'none'}."
+            raise ValueError(f"env_config has {key!r}, which environment {env!r} does not know; {hint}")
 
 
 def environment_creator(env: Any) -> Callable[[Any], Any]:

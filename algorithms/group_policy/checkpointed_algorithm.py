@@ -19,6 +19,7 @@ from rllib_gigpo.algorithms.group_policy.checkpoints import (
     config_with_own_model,
     locate,
     saved_whole,
+    write_class,
     write_manifest,
 )
 from rllib_gigpo.algorithms.group_policy.evaluation_panel import EvaluationPanel
@@ -58,6 +59,7 @@ class CheckpointedAlgorithm(ReusableAlgorithm):
         path, filesystem = locate(tempfile.mkdtemp() if path is None else path, filesystem)
         with saved_whole(path, filesystem) as directory:
             super().save_to_path(directory, filesystem=filesystem, **kwargs)
+            write_class(directory, filesystem, self)
             self._check_learners("save their state")
             if self._last_panel is not None:
                 with filesystem.open_output_stream(f"{directory}/{EVALUATION_PANEL_FILE}") as stream:

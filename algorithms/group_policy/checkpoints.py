@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.fs
+from ray import cloudpickle
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.utils.checkpoints import Checkpointable
 
@@ -100,9 +101,27 @@ def saved_whole(path: str, filesystem: pyarrow.fs.FileSystem) -> Iterator[str]:
         staging.rename(final)
 
 
+def own_class(algorithm: type) -> type:
+    """The class itself of what runs as an actor, a trial of Tune: Ray makes a subclass of it, which nobody can import,
+    and which a pickle would hold as code."""
+    found: type = getattr(algorithm, "__ray_actor_class__", algorithm)
+    return found
+
+
+def write_class(path: str, filesystem: pyarrow.fs.FileSystem, algorithm: Checkpointable) -> None:
+    """Writes RLlib's file of class and arguments again, with the class by name."""
+    content = {
+        "class": own_class(type(algorithm)),
+        "ctor_args_and_kwargs": algorithm.get_ctor_args_and_kwargs(),
+    }
+    with filesystem.open_output_stream(f"{path}/{Checkpointable.CLASS_AND_CTOR_ARGS_FILE_NAME}") as stream:
+        stream.write(cloudpickle.dumps(content))
+
+
 def write_manifest(path: str, filesystem: pyarrow.fs.FileSystem, algorithm: type) -> None:
     """Lists everything in the directory `path`; to be called when all of it is written."""
     files = _files(path, filesystem)
+    algorithm = own_class(algorithm)
     content = {
         "algorithm": algorithm.__name__,
         "bases": _names(algorithm)[1:],

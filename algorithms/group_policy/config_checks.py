@@ -17,7 +17,7 @@ from rllib_gigpo.algorithms.group_policy.guard_checks import check_guards
 from rllib_gigpo.algorithms.group_policy.overlap import check_overlap
 from rllib_gigpo.algorithms.group_policy.sharding_checks import check_sharding
 from rllib_gigpo.algorithms.group_policy.value_checks import check_dictionary, check_value_types
-from rllib_gigpo.environments import check_environment
+from rllib_gigpo.environments import check_env_config, check_environment
 from rllib_gigpo.rl_modules.lora import check_lora_targets
 from rllib_gigpo.rl_modules.model_directory import read_model_config, validate_model_directory
 
@@ -235,6 +235,7 @@ def _check_dynamic_sampling(config: Any) -> Iterator[str]:
 def _check_environment(config: Any) -> Iterator[str]:
     try:
         check_environment(config.env)
+        check_env_config(config.env, config.env_config)
         config.sampling_params()
         check_parser(config.resolved_agent_format().response_parser)
     except ValueError as problem:
@@ -246,8 +247,9 @@ def check_model(config: Any) -> Iterator[str]:
     try:
         if config.model_path is None:
             raise ValueError(
-                "model_path is not set: language_model(model_path=…) takes a Hugging Face model directory. "
-                "Environments that ship a tiny model name its directory: registry.environment(name).embedded_model."
+                "model_path is not set: language_model(model_path=…) takes a Hugging Face model directory. The tiny "
+                "model that comes with an environment is embedded_model_path(name), for the `rllib` command "
+                '"embedded".'
             )
         validate_model_directory(config.model_path)
         check_vision_tower(config.model_path, freeze=config.freeze_vision_tower)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -71,9 +69,6 @@ def doctor_env(
     with reported_errors(verbose):
         quiet_ray(verbose)
         options = json_object("--env-config", env_config, '{"max_steps": 8}')
-        # Python puts the folder of the command itself there, where no one's environment is.
-        if os.getcwd() not in sys.path:
-            sys.path.insert(0, os.getcwd())
         from rllib_gigpo.env_checks import check_contract
 
         with waiting(f"playing {name}", hidden=as_json or verbose):

@@ -30,6 +30,7 @@ def export(
     module: Annotated[
         str | None, typer.Option(metavar="ID", help="Of several modules, the one to write. Default: all of them.")
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of lines.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Tracebacks of errors.")] = False,
 ) -> None:
     """Write the model of a checkpoint as a Hugging Face directory.
@@ -49,6 +50,7 @@ def export(
             raise ValueError(f"--model-path {model_path} does nothing without --merge")
         if model_path is not None and not any(map(_is_adapter, models.values())):
             raise ValueError(f"--model-path {model_path} does nothing: checkpoint {checkpoint} has no LoRA adapter")
+        written = []
         for name, model in models.items():
             target = out if len(models) == 1 else out / name
             is_adapter = _is_adapter(model)
@@ -58,7 +60,11 @@ def export(
             else:
                 shutil.copytree(model, target, dirs_exist_ok=True)
             kind = "model" if merge or not is_adapter else "adapter"
-            typer.echo(f"{kind}: {target}")
+            written.append({"module": name, "kind": kind, "path": str(target.absolute())})
+            if not as_json:
+                typer.echo(f"{kind}: {target}")
+        if as_json:
+            typer.echo(json.dumps(written, indent=2))
 
 
 def _models(checkpoint: Path, module: str | None) -> dict[str, Path]:

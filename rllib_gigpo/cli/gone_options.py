@@ -54,12 +54,19 @@ def refuse(arguments: list[str], gone: Mapping[str, str]) -> None:
                 raise ValueError(f"the option {name} is no more: {gone[name]}")
 
 
+def _want_file(arguments: list[str]) -> None:
+    if arguments and arguments[0].endswith((".py", ".yaml", ".yml")):
+        with reported_errors(verbose=False):
+            raise ValueError(f"{arguments[0]} looks like a config file; write rllib train file {arguments[0]}")
+
+
 class TrainGroup(TyperGroup):
     """`rllib train`, with or without a subcommand."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args[:1] != ["file"]:
             refuse(args, TRAIN)
+            _want_file(args)
         return super().parse_args(ctx, args)
 
 

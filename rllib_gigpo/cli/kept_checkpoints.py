@@ -56,6 +56,11 @@ class KeptCheckpoints:
         self._saved: list[Path] = []  # at the frequency, oldest first
         self._best = None if restored is None else _read(restored / BEST_FILE, self._key)
 
+    @property
+    def best(self) -> str | None:
+        """Absolute path of the best checkpoint; None before there is one."""
+        return None if self._best is None else self._best.checkpoint
+
     def after_iteration(self, algo: Algorithm, result: Mapping[str, Any]) -> None:
         """Saves, and removes what is not kept any more.
 

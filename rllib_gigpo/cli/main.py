@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Annotated
 
 import typer
@@ -47,3 +49,7 @@ def main(
     ] = False,
 ) -> None:
     """Train language-model agents on Ray RLlib."""
+    # As Python has it for a script, which the installed command is elsewhere: environments of one's own are often here.
+    # Ray has its workers search the folder too. Last, so that no file in it hides a package.
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, NamedTuple
 
+from rich import box
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
@@ -52,6 +54,15 @@ def value_at(result: Mapping[str, Any], path: str) -> Any:
 def cells(result: Mapping[str, Any]) -> list[str]:
     """One text per column; a value that is not there, or no number, is a dash."""
     return [_cell(value_at(result, column.path), column.format) for column in COLUMNS]
+
+
+def numbers(result: Mapping[str, Any]) -> dict[str, float | None]:
+    """Each column's value by its path; None for one that is not there, or no finite number."""
+    found = {column.path: value_at(result, column.path) for column in COLUMNS}
+    return {
+        path: value if isinstance(value, int | float) and math.isfinite(value) else None
+        for path, value in found.items()
+    }
 
 
 def _cell(value: Any, number_format: str) -> str:
@@ -105,9 +116,10 @@ class Progress:
         return Group(*([self._table()] if self._rows else []), wait)
 
     def _table(self) -> Table:
-        table = Table()
+        # All of it in the 80 columns that a terminal has at least.
+        table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=0)
         for column in COLUMNS:
-            table.add_column(column.heading, justify="right")
+            table.add_column(column.heading.replace("-", "-\n"), justify="right")
         for row in self._rows:
             table.add_row(*row)
         return table

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +18,9 @@ def report(
         Path | None,
         typer.Option(metavar="FILE.html", help="Default: report.html in RUN; of several runs, comparison.html here."),
     ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON: the file, and the last numbers of each run.")
+    ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Tracebacks of errors.")] = False,
 ) -> None:
     """Write the curves of a run, or of several, and the credit of every recorded step, to one HTML file.
@@ -28,7 +32,7 @@ def report(
     """
     with reported_errors(verbose):
         with waiting("reading the runs", hidden=verbose):
-            from rllib_gigpo.report.html_report import write_report
+            from rllib_gigpo.report.html_report import run_summary, write_report
             from rllib_gigpo.report.run_data import read_run
 
             found = [read_run(run) for run in runs]
@@ -42,4 +46,8 @@ def report(
             raise ValueError("a run is named twice; name different ones to compare")
         with waiting("drawing the report", hidden=verbose):
             write_report(found, target)
-        typer.echo(f"report: {target}")
+        if as_json:
+            summaries = [run_summary(run) for run in found]
+            typer.echo(json.dumps({"report": str(target.absolute()), "runs": summaries}, indent=2))
+        else:
+            typer.echo(f"report: {target}")

@@ -56,7 +56,7 @@ class Runs:
                     "and what else is asked for takes Tune, which keeps the best --keep-checkpoints-num checkpoints by "
                     "--checkpoint-score-attr, and the latest"
                 )
-        console = Console(quiet=options.quiet)
+        console = Console(quiet=options.quiet, stderr=options.as_json)
         self._runs: list[TrainRun | TuneRun] = [
             TuneRun(experiment, console=console, resume=options.resume)
             if by_tune or experiment.needs_tune()

@@ -1,7 +1,9 @@
-"""Keeps the state of a run by Tune whole, whenever its process is killed.
+"""Keeps the files of a run by Tune whole, whenever its process is killed.
 
-Tune copies its state over the file that is there, every ten seconds. A process that is killed meanwhile leaves half a
-file; Tune logs that it cannot read it, and starts anew with an empty config.
+Tune writes its state and the logs of all trials, of those that have ended too, into a folder of Ray's session, and
+copies them over the files in the run's folder every ten seconds. A process that is killed meanwhile leaves empty or
+half files. Of a state that it cannot read Tune logs that, and starts anew with an empty config; of a log it takes what
+is there.
 """
 
 from __future__ import annotations
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 
 STATE_FILE = "sweep_state.zip"
 _PARTS = ("experiment_state-*.json", "basic-variant-state-*.json", "callback-states-*.pkl")
+_STAGING = "staging_path.txt"  # in the archive: the folder that Tune copies from
+# A line for each result.
+_LOGS = ("result.json", "progress.csv")
 
 
 class KeepsState(tune.Callback):
@@ -33,13 +38,15 @@ class KeepsState(tune.Callback):
         if not trials:
             return
         storage = trials[0].storage
-        parts = list(_parts(Path(storage.experiment_driver_staging_path)))
+        staging = Path(storage.experiment_driver_staging_path)
+        parts = list(_parts(staging))
         changed_ns = max((path.stat().st_mtime_ns for path in parts), default=0)
         if changed_ns <= self._kept_ns:
             return
         archive = Path(storage.experiment_fs_path) / STATE_FILE
         unfinished = archive.with_suffix(".unfinished")
         with zipfile.ZipFile(unfinished, "w", zipfile.ZIP_DEFLATED) as file:
+            file.writestr(_STAGING, str(staging))
             for path in parts:
                 file.write(path, path.name)
         os.replace(unfinished, archive)
@@ -60,17 +67,43 @@ def check_state(run_dir: Path) -> None:
 
 
 def restore_state(run_dir: Path) -> None:
-    """Puts the state that was kept in place of what Tune left in the run's folder.
+    """Mends what Tune left in the run's folder.
 
-    Nothing where none was kept, or where Tune's is whole: it is newer then.
+    Files of the trials that were cut off are taken from where Tune had copied them from, if that is still there. The
+    state that was kept takes the place of Tune's, unless that is whole: it is newer then.
     """
     archive = run_dir / STATE_FILE
-    if not archive.is_file() or _is_whole(run_dir):
+    if not archive.is_file():
         return
     with zipfile.ZipFile(archive) as file:
+        _mend_trials(run_dir, Path(file.read(_STAGING).decode()))
+        if _is_whole(run_dir):
+            return
         for path in _parts(run_dir):
             path.unlink()
-        file.extractall(run_dir)
+        file.extractall(run_dir, [name for name in file.namelist() if name != _STAGING])
+
+
+def _mend_trials(run_dir: Path, staging: Path) -> None:
+    """Makes the files in the trials' folders whole."""
+    for path in sorted(run_dir.glob("*/*")):
+        source = staging / path.relative_to(run_dir)
+        if not path.is_file():
+            continue
+        if path.name in _LOGS:
+            content = path.read_bytes()
+            if not content.endswith(b"\n"):
+                # A log may be ahead of the state, and then has an iteration that will be trained again.
+                written = source.read_bytes() if source.is_file() else content
+                _replace(path, written[: written.rfind(b"\n") + 1])
+        elif source.is_file() and source.stat().st_size > path.stat().st_size:
+            _replace(path, source.read_bytes())
+
+
+def _replace(path: Path, content: bytes) -> None:
+    unfinished = path.with_name(f"{path.name}.unfinished")
+    unfinished.write_bytes(content)
+    os.replace(unfinished, path)
 
 
 def _is_whole(run_dir: Path) -> bool:

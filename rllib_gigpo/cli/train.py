@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -50,7 +51,8 @@ def train(
     *,
     options: TrainOptions,
 ) -> None:
-    """Train an algorithm on an environment, or a config file; the last line printed is the path of the summary.
+    """Train an algorithm on an environment, or a config file; the last line printed is the path of the summary, or
+    with --json the summary.
 
     One training runs in this process. Search spaces (a value like {"grid_search": [1, 2]}), several samples,
     checkpoints during the run, retries, a scheduler or a cluster's address make it a run of Ray Tune.
@@ -108,7 +110,13 @@ def _train(load: Callable[[], Sequence[Experiment]], options: TrainOptions) -> N
     # From here on a ValueError is no wrong input, except for a result key that only a result can show to be wrong.
     with reported_errors(options.verbose, bad_input=runs.bad_input):
         for summary in runs.run():
-            typer.echo(summary)
+            typer.echo(_as_json(summary) if options.as_json else summary)
+
+
+def _as_json(summary: Path) -> str:
+    """One line: what the file holds, where it is, and the run's folder."""
+    content = json.loads(summary.read_text())
+    return json.dumps({"run": str(summary.parent), "summary": str(summary), **content})
 
 
 def _refuse_options_before(ctx: typer.Context) -> None:

@@ -110,6 +110,9 @@ class TrainOptions:
     quiet: Annotated[
         bool, _option("--quiet", "-q", help="Print the path of the summary alone, and errors; no progress.")
     ] = False
+    as_json: Annotated[
+        bool, _option("--json", help="Print the summary as JSON, one line; progress goes to stderr.")
+    ] = False
     log_info: Annotated[
         bool, _option("--log-info", "--verbose", "-v", help="Ray's logs, and tracebacks of errors.")
     ] = False
@@ -121,7 +124,10 @@ class TrainOptions:
         return self.log_info or self.log_debug
 
     def parsed_stop(self) -> dict[str, float] | None:
-        """What --stop says, None where it was not given. Raises ValueError for anything but keys and numbers."""
+        """What --stop says, None where it was not given and is needed. Raises ValueError for anything but keys and
+        numbers."""
+        if self.smoke and self.stop is None:
+            return {"training_iteration": 1.0}
         return None if self.stop is None else check_stop(json_object("--stop", self.stop, _STOP_EXAMPLE), "--stop")
 
     def applied_to(self, experiment: Experiment) -> Experiment:

@@ -16,7 +16,7 @@ from rich.console import Console
 from rllib_gigpo.cli.errors import INTERRUPTED_EXIT_CODE
 from rllib_gigpo.cli.experiment import Experiment
 from rllib_gigpo.cli.kept_checkpoints import KeptCheckpoints
-from rllib_gigpo.cli.progress import Progress
+from rllib_gigpo.cli.progress import Progress, numbers
 from rllib_gigpo.cli.run_folder import checkpoint_text, new_run_dir
 from rllib_gigpo.cli.run_logs import RunLogs
 from rllib_gigpo.cli.stop import reached
@@ -78,13 +78,14 @@ class TrainRun:
         self._note(f"before training: {_panel_text(before)}")
         start = time.perf_counter()
         try:
-            iterations = self._train_until_stop(algo, run_dir)
+            result, best = self._train_until_stop(algo, run_dir)
             seconds = time.perf_counter() - start
             after = self._evaluate(algo)
         except KeyboardInterrupt:
             self._note(f"interrupted after {algo.iteration} iterations; saving")
             self._save(algo, run_dir)
             raise typer.Exit(INTERRUPTED_EXIT_CODE) from None
+        iterations = int(result["training_iteration"])
         self._note(f"after {iterations} iterations, {seconds:.0f} s: {_panel_text(after)}")
         if before["panel_hash"] != after["panel_hash"]:
             # Not an error: the training is done, and a task that failed in one of the two evaluations is enough.
@@ -102,13 +103,15 @@ class TrainRun:
             "success_before": before["success_rate"],
             "success_after": after["success_rate"],
             "iterations": iterations,
+            "metrics": numbers(result),
             "seconds_train": round(seconds, 3),
             "checkpoint": checkpoint,
+            "best_checkpoint": best,
             "tensorboard": str(run_dir),
         }
 
-    def _train_until_stop(self, algo: Algorithm, run_dir: Path) -> int:
-        """Trains until the stop is reached. Returns the number of iterations."""
+    def _train_until_stop(self, algo: Algorithm, run_dir: Path) -> tuple[Mapping[str, Any], str | None]:
+        """Trains until the stop is reached. Returns the last result, and with `--keep-best` the best checkpoint."""
         experiment = self._experiment
         kept = None
         if experiment.checkpoints.best_by is not None:
@@ -121,7 +124,7 @@ class TrainRun:
                 if kept is not None:
                     kept.after_iteration(algo, result)
                 if reached(experiment.stop, result):
-                    return int(result["training_iteration"])
+                    return result, None if kept is None else kept.best
 
     def _save(self, algo: Algorithm, run_dir: Path) -> str:
         """Saves a checkpoint and says where. Returns its path."""

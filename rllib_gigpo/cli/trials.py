@@ -15,7 +15,7 @@ from ray.tune import Checkpoint, Result
 from rich.table import Table
 
 from rllib_gigpo.cli.experiment import Experiment
-from rllib_gigpo.cli.progress import COLUMNS, MISSING, cells, value_at
+from rllib_gigpo.cli.progress import COLUMNS, MISSING, cells, numbers, value_at
 from rllib_gigpo.cli.search_space import point_text, searched_paths
 
 
@@ -60,7 +60,7 @@ class TrialOutcome:
         return {
             "trial": self.name,
             "parameters": self.parameters,
-            "metrics": {column.path: value_at(self.metrics, column.path) for column in COLUMNS},
+            "metrics": numbers(self.metrics),
             "score": self.score,
             "checkpoints": list(self.checkpoints),
             "error": self.error,

@@ -6,7 +6,7 @@ import inspect
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ray import tune
 from rich.console import Console
@@ -55,6 +55,7 @@ class TuneRun:
         """
         run_dir = self._resumed_dir or new_run_dir(self._experiment.storage_path, self._experiment.name)
         self._note(f"{self._experiment.config.algo_class.__name__} by Tune, run folder {run_dir}")
+        _TrialProgress.console = self._console
         with waiting("trials by Tune", console=self._console):
             results = self._tuner(run_dir).fit()
         if self._stop.error is not None:
@@ -104,18 +105,15 @@ class TuneRun:
         )
 
     def _callbacks(self, run_dir: Path) -> list[Any]:
-        shown = [] if self._console.quiet else [_TrialProgress()]
-        return [*shown, TrajectorySamples(), KeepsState(), *self._experiment.tracking.callbacks(run_dir.name)]
+        return [_TrialProgress(), TrajectorySamples(), KeepsState(), *self._experiment.tracking.callbacks(run_dir.name)]
 
     def _report(self, trials: Sequence[TrialOutcome], best: TrialOutcome | None) -> None:
         self._console.print(trials_table(trials, self._experiment.metric))
-        to_evaluate = None
         if best is not None:
             texts = [best.name, best.parameters, f"{best.score:.4g}"]
             self._note(f"best by {self._experiment.metric}: {', '.join(text for text in texts if text)}")
-            to_evaluate = best.checkpoints[-1] if best.checkpoints else None
         kept = [checkpoint for trial in trials for checkpoint in trial.checkpoints]
-        self._note(checkpoint_text(kept, best=to_evaluate))
+        self._note(checkpoint_text(kept, best=_best_checkpoint(best)))
 
     def _summary(self, trials: Sequence[TrialOutcome], best: TrialOutcome | None) -> dict[str, Any]:
         return {
@@ -123,6 +121,7 @@ class TuneRun:
             "metric": self._experiment.metric,
             "mode": self._experiment.mode,
             "best": None if best is None else best.name,
+            "best_checkpoint": _best_checkpoint(best),
             "trials": [trial.to_json() for trial in trials],
         }
 
@@ -130,8 +129,19 @@ class TuneRun:
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
+def _best_checkpoint(best: TrialOutcome | None) -> str | None:
+    """The last checkpoint of the best trial."""
+    return best.checkpoints[-1] if best is not None and best.checkpoints else None
+
+
 class _TrialProgress(tune.Callback):
-    """One line for each result of each trial. Holds nothing: Tune pickles its callbacks."""
+    """One line for each result of each trial.
+
+    Attributes:
+        console: Where to. Of the class: Tune pickles its callbacks, and a resumed run may print elsewhere.
+    """
+
+    console: ClassVar[Console] = Console()
 
     def on_trial_result(
         self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any
@@ -139,7 +149,7 @@ class _TrialProgress(tune.Callback):
         point = point_text({(name,): value for name, value in trial.evaluated_params.items()})
         texts = [f"{column.heading} {cell}" for column, cell in zip(COLUMNS, cells(result), strict=True)]
         line = "  ".join([str(trial), *([point] if point else []), *texts])
-        Console().print(line, highlight=False, markup=False, soft_wrap=True)
+        self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def _newest_run_dir(experiment: Experiment) -> Path:

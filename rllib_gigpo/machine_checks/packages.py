@@ -123,13 +123,16 @@ def _metadata() -> metadata.PackageMetadata:
 
 
 def _requirements(extra: str | None) -> list[Requirement]:
-    """What the distribution asks for: always, or only for an extra."""
+    """What the distribution asks for: always, or only for an extra. Other extras of its own are not among it."""
     _metadata()
     found = [Requirement(text) for text in metadata.requires(DISTRIBUTION) or ()]
     return [
         requirement
         for requirement in found
-        if _applies(requirement, extra) and (extra is None or not _applies(requirement, None))
+        if _applies(requirement, extra)
+        and (extra is None or not _applies(requirement, None))
+        # It is there, which says nothing about the extra.
+        and requirement.name != DISTRIBUTION
     ]
 
 

@@ -294,7 +294,7 @@ class _Planner:
                 f"{_gib(with_adapter.total)} at least"
             )
         most = self._num_gpus - 1
-        spread = learner_memory(replace(settings, shards=most, micro_batch_tokens=1, recomputes_layers=True))
+        spread = learner_memory(replace(settings, shards=max(1, most), micro_batch_tokens=1, recomputes_layers=True))
         if settings.shards == 1 and not settings.has_critic and most > 1 and spread.total <= self._gpu_memory:
             helps.append(
                 f"with learners(num_learners={most}, sharding='fsdp') and gradient_checkpointing=True it needs "

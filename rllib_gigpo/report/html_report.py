@@ -61,6 +61,12 @@ def write_report(runs: Sequence[RunData], out: Path) -> None:
     out.write_text(html, encoding="utf-8")
 
 
+def run_summary(run: RunData) -> dict[str, Any]:
+    """The run's folder, its last iteration, and the last values of the metrics that a reader asks for first."""
+    last = {name: values[max(values)] for name in _HEADLINES.values() if (values := run.metrics.get(name))}
+    return {"folder": str(run.folder.absolute()), "iteration": run.iterations[-1], "metrics": last}
+
+
 def _title(run: RunData) -> str:
     return f"{run.params.get('algo_class_name') or run.folder.name}: {run.params.get('env', '')}".rstrip(": ")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import runpy
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -65,6 +66,11 @@ def test_the_example_is_checked_and_trained(installed: Path) -> None:
     assert found["result"]["env_runners"]["endings"].get("env_failure", 0) == 0
     assert 0 <= found["result"]["env_runners"]["success_rate"] <= 1
     found["config"].validate()
+
+    (command,) = re.findall(r"^rllib train .*$", PAGE, re.MULTILINE)
+    answer = CliRunner().invoke(app, [*shlex.split(command)[1:], "--json", "--storage-path", str(installed)])
+    assert answer.exit_code == 0, answer.output
+    assert json.loads(answer.stdout)["iterations"] == 1
 
 
 def test_the_tests_of_the_example_pass(installed: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -294,8 +295,10 @@ def test_a_fully_trained_model_is_exported_as_it_is(cluster: None, tmp_path: Pat
     finally:
         algo.stop()
     for name, options in (("plain", []), ("merged", ["--merge"])):
-        result = CliRunner().invoke(app, ["export", checkpoint, str(tmp_path / name), *options])
+        result = CliRunner().invoke(app, ["export", checkpoint, str(tmp_path / name), "--json", *options])
         assert result.exit_code == 0, result.output
+        written = {"module": "default_policy", "kind": "model", "path": str(tmp_path / name)}
+        assert json.loads(result.stdout) == [written]
         saved = load_file(tmp_path / name / "model.safetensors")
         assert all((saved[key].numpy() == array).all() for key, array in state.items())
     for target, options, message in (

@@ -100,20 +100,24 @@ def python_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_python_yaml_and_options_give_the_same_run(python_run: Path, tmp_path: Path) -> None:
     config = json.dumps({"model_path": "embedded", **CONFIG})
     options = ["-a", "GiGPO", "-e", "EZPoints", "-c", config, "-s", '{"training_iteration": 2}']
+    as_json = json.loads(rllib("train", *options, "--storage-path", tmp_path, "--json").stdout)
     others = [
-        rllib("train", "file", yaml_file(tmp_path / "tiny.yaml"), "--storage-path", tmp_path),
-        rllib("train", *options, "--storage-path", tmp_path),
+        written_path(rllib("train", "file", yaml_file(tmp_path / "tiny.yaml"), "--storage-path", tmp_path)),
+        Path(as_json["summary"]),
     ]
     expected = last_result(python_run)
     assert expected["training_iteration"] == 2
     for other in others:
-        run_dir = written_path(other).parent
+        run_dir = other.parent
         result = last_result(run_dir)
         for key in ("success_rate", "episode_return_mean", "episode_len_mean", "response_tokens_mean"):
             assert result["env_runners"][key] == expected["env_runners"][key]
         for key in ("entropy", "gradient_norm"):
             assert result["learners"]["default_policy"].get(key) == expected["learners"]["default_policy"].get(key)
         assert_same_weights(run_dir / "checkpoint", python_run / "checkpoint")
+    assert as_json["run"] == str(run_dir)
+    assert as_json["metrics"]["env_runners/success_rate"] == expected["env_runners"]["success_rate"]
+    assert as_json.items() >= json.loads(others[1].read_text()).items()
 
 
 def test_a_run_leaves_a_summary_logs_and_the_way_to_evaluate_it(python_run: Path) -> None:
@@ -214,10 +218,15 @@ def test_a_sweep_names_its_best_trial(tmp_path: Path) -> None:
     assert all(trial["metrics"]["training_iteration"] == 2 for trial in trials.values())
     assert f"best by env_runners/success_rate: {sweep['best']}" in result.stdout
     assert f"rllib evaluate {trials[sweep['best']]['checkpoints'][-1]}" in result.stdout
+    # What it says to try.
+    best = sweep["best_checkpoint"]
+    assert json.loads(rllib("evaluate", best, "--json").stdout)["training_iteration"] == 2
+    assert rllib("export", best, tmp_path / "model").stdout == f"model: {tmp_path / 'model'}\n"
     run_dir = written_path(result).parent
     # It has ended, so that to resume it is to look at it again.
-    resumed = rllib("train", "file", tmp_path / "sweep.yaml", "--storage-path", tmp_path, "--resume")
-    assert json.loads(written_path(resumed).read_text()) == sweep
+    resumed = rllib("train", "file", tmp_path / "sweep.yaml", "--storage-path", tmp_path, "--resume", "--json")
+    assert json.loads(resumed.stdout) == {"run": str(run_dir), "summary": str(run_dir / "trials.json"), **sweep}
+    assert sweep["best_checkpoint"] == trials[sweep["best"]]["checkpoints"][-1]
     for name in trials:
         assert (run_dir / name / "progress.csv").is_file()
         assert list((run_dir / name).glob("events.out.tfevents.*"))

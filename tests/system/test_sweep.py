@@ -57,18 +57,18 @@ def test_a_sweep_that_was_killed_is_resumed_and_names_its_best_trial(tmp_path: P
     try:
         deadline = time.monotonic() + 200
         # Once a second trial has results, Tune has written down that the first one has ended.
-        while sum(len(iterations) > 0 for iterations in results(tmp_path).values()) < 2:
+        while sum(path.stat().st_size > 0 for path in tmp_path.glob("sweep-*/*/result.json")) < 2:
             assert process.poll() is None, "the sweep ended before it could be killed"
             assert time.monotonic() < deadline, "no second trial began"
             time.sleep(0.2)
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    # The first trial: the others have written later.
-    ended = min(tmp_path.glob("sweep-*/*/result.json"), key=lambda path: path.stat().st_mtime_ns).parent.name
-    # What a process leaves that is killed while Tune copies its state over the last one.
+    ended = min(tmp_path.glob("sweep-*/*/result.json"))  # trials are numbered as they begin
+    # What a process leaves that is killed while Tune copies state and logs over the last ones.
     (state,) = tmp_path.glob("sweep-*/experiment_state-*.json")
     state.write_bytes(state.read_bytes()[:1000])
+    ended.write_bytes(b"")
 
     done = subprocess.run([*command, "--resume"], env=ENVIRONMENT, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -76,7 +76,7 @@ def test_a_sweep_that_was_killed_is_resumed_and_names_its_best_trial(tmp_path: P
     assert len(trials) == 3
     assert all(iterations[-1] == 2 for iterations in trials.values())
     # What had ended was not repeated.
-    assert trials[ended] == [1, 2]
+    assert trials[ended.parent.name] == [1, 2]
     sweep = json.loads(Path(done.stdout.splitlines()[-1]).read_text())
     scores = {trial["trial"]: trial["score"] for trial in sweep["trials"]}
     assert scores.keys() == trials.keys()

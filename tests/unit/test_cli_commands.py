@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,11 @@ def test_help_says_that_loading_a_checkpoint_runs_code() -> None:
         ([*TRAIN, "--trace"], "there is only torch"),
         ([*TRAIN, "--upload-dir=x"], "use --storage-path"),
         ([*TRAIN, "--wandb-key", "k"], "log in with `wandb login`, and use --wandb-project"),
+        (["train", "tiny.yaml"], "write rllib train file tiny.yaml"),
+        (
+            [*TRAIN, "-c", f'{{{MODEL}, "env_config": {{"max_step": 3}}}}'],
+            "env_config has 'max_step'.*mean 'max_steps'",
+        ),
         ([*TRAIN, "-c", f"{{{MODEL}}}", "--wandb-run-name", "a"], "does nothing without --wandb-project"),
         ([*TRAIN, "-c", f"{{{MODEL}}}", "--mlflow-uri", "a"], "does nothing without --mlflow-experiment"),
         ([*TRAIN, "--resources-per-trial", "{}"], "set num_env_runners"),
@@ -168,6 +174,19 @@ def test_wrong_input_is_one_line_before_ray_starts(
     monkeypatch.chdir(tmp_path)
     assert re.search(message, error_of(*arguments))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_environments_in_the_folder_where_the_command_runs_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_lamps.py").write_text("def make_lamps(config):\n    raise AssertionError\n")
+    result = run("train", "-a", "GiGPO", "-e", "my_lamps.make_lamps", "--smoke")
+    # All that is checked before is right.
+    assert "Ray was started" in result.stderr
+    wrong = error_of("train", "-a", "GiGPO", "-e", "my_lamps.make_lampz", "--smoke")
+    assert "env='my_lamps.make_lampz' is no registered name, and as a class path it cannot be imported" in wrong
 
 
 def test_options_that_never_were_name_the_nearest() -> None:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import ray
 import typer
 from ray import tune
 from rich.console import Console
 
 from rllib_gigpo.algorithms.gigpo import GiGPOConfig
+from rllib_gigpo.algorithms.group_policy.checkpoints import own_class
 from rllib_gigpo.cli.checkpoint import check_restorable, checkpoint_class
 from rllib_gigpo.cli.experiment import Checkpoints, Experiment
 from rllib_gigpo.cli.experiment_mapping import check_stop, experiment_from_mapping, with_model_path
@@ -207,6 +211,13 @@ def test_a_checkpoint_is_recognized_without_running_any_of_it(tmp_path: Path) ->
     assert not (tmp_path / "ran").exists()
 
 
+def test_the_class_of_an_actor_is_the_one_that_it_was_made_of() -> None:
+    gigpo = GiGPOConfig().algo_class
+    of_actor = ray.remote(gigpo).__ray_metadata__.modified_class
+    assert of_actor is not gigpo
+    assert own_class(of_actor) is own_class(gigpo) is gigpo
+
+
 def test_checkpoints_of_other_algorithms_are_refused(tmp_path: Path) -> None:
     from rllib_gigpo.algorithms.grpo import GRPOConfig
 
@@ -300,6 +311,33 @@ def test_an_interrupted_training_saves_what_it_has_learned(tmp_path: Path) -> No
     assert stopped.value.exit_code == 130
     assert (tmp_path / "checkpoint").is_dir()
     assert f"interrupted after 3 iterations; saving\ncheckpoints:\n  {tmp_path}/checkpoint" in output.getvalue()
+
+
+def test_the_summary_of_a_training_has_its_last_numbers_and_the_best_checkpoint(tmp_path: Path) -> None:
+    class Trained:
+        iteration = 0
+
+        def evaluate(self) -> dict:
+            return {"env_runners": {"success_rate": 0.5, "panel_size": 2, "panel_hash": "a"}}
+
+        def train(self) -> dict:
+            self.iteration += 1
+            env_runners = {"success_rate": 1 / self.iteration, "episode_return_mean": math.nan}
+            return {"training_iteration": self.iteration, "env_runners": env_runners}
+
+        def save_to_path(self, path: str) -> str:
+            Path(path).mkdir()
+            return path
+
+    best = Checkpoints(best_by="env_runners/success_rate")
+    two = replace(experiment(), checkpoints=best, stop={"training_iteration": 2.0})
+    run = TrainRun(two, console=Console(file=io.StringIO()))
+    summary = run._train(Trained(), tmp_path)  # type: ignore[arg-type]
+    assert summary["best_checkpoint"] == str(tmp_path / "checkpoint_000001")
+    assert summary["metrics"]["env_runners/success_rate"] == 0.5
+    # As strict readers of JSON want it.
+    assert summary["metrics"]["env_runners/episode_return_mean"] is None
+    assert json.loads((tmp_path / "result.json").read_text().splitlines()[-1])["training_iteration"] == 2
 
 
 def test_runs_of_a_name_are_found_oldest_first_and_no_others(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from rllib_gigpo import registry
 from rllib_gigpo.cli.main import app
 from rllib_gigpo.env_checks.check_result import Status
-from rllib_gigpo.machine_checks import all_checks
+from rllib_gigpo.machine_checks import all_checks, packages
 from rllib_gigpo.machine_checks.memory import container_memory, judged_shared_memory
 from rllib_gigpo.machine_checks.packages import compare
 from rllib_gigpo.machine_checks.processes import judged_ray_folder
@@ -39,6 +39,15 @@ def test_packages_are_compared_with_what_is_asked_for(version: str | None, statu
     assert result.status == status
     assert words in result.seen
     assert ("pip install 'ray[rllib]==2.60.*'" in result.fix) == (status != Status.PASS)
+
+
+def test_an_extra_of_which_nothing_is_installed_is_not_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As after an installation without any: the package itself is there, of which "search-dense" asks for an extra.
+    only_itself = {packages.DISTRIBUTION: "0.1.0"}
+    monkeypatch.setattr(packages, "installed_version", only_itself.get)
+    found = {result.name: result.status for result in packages.check_extras()}
+    assert "extra search-dense" in found
+    assert set(found.values()) == {Status.NOT_APPLICABLE}
 
 
 def test_the_reason_why_torch_sees_no_gpu_is_told_apart() -> None:

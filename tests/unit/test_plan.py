@@ -208,6 +208,14 @@ def test_a_config_without_gpus_is_placed() -> None:
             "two learners on one GPU",
         ),
         (gigpo().generation(engine_options={"gpu_memory_utilization": 0.1}), 2, 80, "an engine needs"),
+        (
+            gigpo("Qwen2.5-7B-Instruct")
+            .env_runners(num_env_runners=1, num_gpus_per_env_runner=0.51)
+            .learners(num_learners=1, num_gpus_per_learner=0.49),
+            1,
+            8,
+            "a smaller model, or larger GPUs",
+        ),
     ],
 )
 def test_what_cannot_fit_is_refused_with_what_would_help(config: Any, gpus: int, memory: float, message: str) -> None:

@@ -140,8 +140,13 @@ def compared(tmp_path: Path) -> str:
         (folders[-1] / "params.json").write_text(json.dumps({"lr": lr, "env": "EZPoints"}))
         (folders[-1] / "trajectories").mkdir()
         (folders[-1] / "trajectories" / "iteration_000001.jsonl.gz").write_bytes(gzip.compress(b'{"steps": []}'))
-    answer = CliRunner().invoke(app, ["report", *map(str, folders), "--out", str(tmp_path / "both.html")])
+    answer = CliRunner().invoke(app, ["report", *map(str, folders), "--out", str(tmp_path / "both.html"), "--json"])
     assert answer.exit_code == 0, answer.output
+    of_runs = [
+        {"folder": str(folder), "iteration": 1, "metrics": {"env_runners/success_rate": success}}
+        for folder, success in zip(folders, (0.25, 0.75), strict=True)
+    ]
+    assert json.loads(answer.stdout) == {"report": str(tmp_path / "both.html"), "runs": of_runs}
     return (tmp_path / "both.html").read_text()
 
 

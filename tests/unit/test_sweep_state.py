@@ -1,4 +1,4 @@
-"""The state of a sweep survives a process that is killed while Tune writes its own."""
+"""State and logs of a sweep survive a process that is killed while Tune copies them."""
 
 from __future__ import annotations
 
@@ -76,6 +76,51 @@ def test_what_has_not_changed_is_not_written_again(folders: tuple[Path, Path]) -
     (run_dir / STATE_FILE).unlink()
     keeps.on_step_end(2, trials(staging, run_dir))
     assert not (run_dir / STATE_FILE).exists()
+
+
+RESULTS = b'{"training_iteration": 1}\n{"training_iteration": 2}\n'
+
+
+@pytest.mark.parametrize(
+    ("left", "staged", "mended"),
+    [
+        (b"", RESULTS, RESULTS),  # killed between opening the file and writing to it
+        (RESULTS[:40], RESULTS, RESULTS),
+        # Killed while the last line was written: Tune would append to it.
+        (b"", RESULTS[:-5], RESULTS[:26]),
+        (RESULTS[:-5], None, RESULTS[:26]),
+        (b"", None, b""),
+        # Whole, and as old as the state: what has come since is trained again.
+        (RESULTS[:26], RESULTS, RESULTS[:26]),
+    ],
+)
+@pytest.mark.parametrize("log", ["result.json", "progress.csv"])
+def test_a_log_that_was_cut_off_is_taken_from_where_tune_copied_it_from(
+    folders: tuple[Path, Path], log: str, left: bytes, staged: bytes | None, mended: bytes
+) -> None:
+    staging, run_dir = folders
+    for folder, content in ((staging, staged), (run_dir, left)):
+        (folder / "trial").mkdir()
+        if content is not None:
+            (folder / "trial" / log).write_bytes(content)
+    (staging / STATE).write_text("{}")
+    KeepsState().on_step_end(1, trials(staging, run_dir))
+    restore_state(run_dir)
+    assert (run_dir / "trial" / log).read_bytes() == mended
+    assert [path.name for path in (run_dir / "trial").iterdir()] == [log]
+
+
+def test_other_files_of_a_trial_are_mended_where_they_are_shorter(folders: tuple[Path, Path]) -> None:
+    staging, run_dir = folders
+    for folder, content in ((staging, '{"lr": 1}'), (run_dir, "")):
+        (folder / "trial" / "checkpoint_000000").mkdir(parents=True)
+        (folder / "trial" / "params.json").write_text(content)
+    (run_dir / "trial" / "error.txt").write_text("of an earlier session")
+    (staging / STATE).write_text("{}")
+    KeepsState().on_step_end(1, trials(staging, run_dir))
+    restore_state(run_dir)
+    assert (run_dir / "trial" / "params.json").read_text() == '{"lr": 1}'
+    assert (run_dir / "trial" / "error.txt").read_text() == "of an earlier session"
 
 
 @pytest.mark.parametrize("left", [None, "", '{"trial_data": ['])
