@@ -20,8 +20,9 @@ def passes_of(
     """The micro-batches in which rows go through a network on a device. With a sharded network all learners must call
     it, and get equally many: at the end some may be empty."""
     shares = has_shared_prefixes(network)
-    # A call for each run of rows of equal length: on a GPU, where many small ones take longer, that was not measured.
-    packs = shares and torch.device(device).type == "cpu"
+    # A call for each run of rows of equal length: on a GPU, where many small ones take longer, that was not measured,
+    # and a compiled network would be traced anew for each set of runs.
+    packs = shares and torch.device(device).type == "cpu" and getattr(network, "_compiled_call_impl", None) is None
     micro_batches = split_into_passes(rows, token_budget, share_prefixes=shares, pack=packs)
     if not is_sharded(network):
         return micro_batches

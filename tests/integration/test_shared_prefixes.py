@@ -173,7 +173,7 @@ def test_rows_that_share_nothing_are_packed(model_directory: Path, settings: dic
     (expected, weights), (metrics, packed_weights) = results
     assert expected.pop("padding_share") > 0
     assert metrics.pop("padding_share") == 0
-    assert metrics.pop("num_micro_batches") < expected.pop("num_micro_batches")
+    assert metrics.pop("num_micro_batches") <= expected.pop("num_micro_batches")
     assert metrics == pytest.approx(expected, rel=1e-4, abs=1e-5)
     assert max_difference(weights, packed_weights) <= 1e-5
 
