@@ -3,6 +3,7 @@
 # make lint    set up, then ruff, mypy and import-linter
 # make docs    set up, then docs/ as a site in site/
 # make curves  set up, then the learning curves of docs/results.md: hours on the CPU; takes up where it was stopped
+# make bench   set up, then the benchmarks of docs/performance.md, as ratios; fails where one misses its limit
 # make soak    set up, then a thousand episodes and more of every environment, and training while processes are killed,
 #              written to docs/soak.md
 # make venv    set up only: .venv with everything but ALFWorld and vLLM
@@ -22,7 +23,7 @@ BIN := .venv/bin
 STAMP := .venv/.set-up
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: train test lint docs curves soak venv alfworld vllm smollm2 clean
+.PHONY: train test lint docs curves bench soak venv alfworld vllm smollm2 clean
 .DELETE_ON_ERROR:
 
 train: venv $(filter vllm,$(ENGINE))
@@ -43,6 +44,10 @@ docs: venv
 curves: venv
 	$(BIN)/python benchmarks/learning_curves.py run --jobs $(JOBS)
 	$(BIN)/python benchmarks/learning_curves.py report
+
+# Figures of SmolLM2 only where `make smollm2` has put it.
+bench: venv
+	$(BIN)/python benchmarks/bench.py $(if $(wildcard $(SMOLLM2)/tokenizer.json),--smollm2 $(SMOLLM2))
 
 soak: alfworld
 	$(PIP) install --quiet --editable '.[textarena]'

@@ -116,9 +116,9 @@ def computed_tokens(rows: TokenRows, num_steps: int) -> int:
     tokens = 0
     for of_step in np.array_split(np.random.default_rng(0).permutation(len(rows)), num_steps):
         in_step = rows.take(of_step)
-        for part, shares in split_into_passes(in_step, TOKEN_BUDGET, share_prefixes=True):
+        for part, layout in split_into_passes(in_step, TOKEN_BUDGET, share_prefixes=True):
             in_pass = in_step.take(part)
-            tokens += pack_trie(in_pass).input_ids.size if shares else in_pass.num_tokens
+            tokens += pack_trie(in_pass).input_ids.size if layout == "trie" else in_pass.num_tokens
     return tokens
 
 

@@ -112,8 +112,9 @@ class LanguageAgentConfig(AlgorithmConfig):
             freeze_vision_tower: Keeps the vision tower of a vision-language model as it is. False: it is trained too.
             gradient_checkpointing: Learners compute activations again in the backward pass instead of keeping them:
                 less memory, about a third more time.
-            share_prefixes: Learners compute a prefix once that rows of a micro-batch share, where the model's attention
-                is such that this changes nothing (Llama, Mistral, Qwen2, Qwen3; `sdpa`; no sliding window).
+            share_prefixes: Learners compute a prefix once that rows of a micro-batch share, and on a CPU pack the other
+                rows instead of padding them, where the model's attention is such that this changes nothing (Llama,
+                Mistral, Qwen2, Qwen3; `sdpa`; no sliding window).
         """
         self._set(model_path=absolute_model_path(model_path), model_dtype=model_dtype)
         self._set(attn_implementation=attn_implementation, gradient_checkpointing=gradient_checkpointing)

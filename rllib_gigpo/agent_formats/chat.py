@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from rllib_gigpo.agent_formats.image_marks import split_at_marks
+from rllib_gigpo.agent_formats.line_encoding import encode_text
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -18,6 +20,9 @@ _THINK = "<think>"
 Message = str | Sequence[str | int]
 # Worked examples, as earlier turns of the conversation: (user message, answer of the assistant).
 Examples = Sequence[tuple[str, str]]
+
+# Of each tokenizer, its chat template and the answer that this begins.
+_answer_prefixes: WeakKeyDictionary[PreTrainedTokenizerBase, tuple[Any, str]] = WeakKeyDictionary()
 
 
 def encode_prompt(tokenizer: PreTrainedTokenizerBase, user_message: str, examples: Examples = ()) -> np.ndarray:
@@ -55,6 +60,14 @@ def answer_prefix(tokenizer: PreTrainedTokenizerBase) -> str:
 
     The templates of some reasoning models end with "<think>", so that a response begins in the middle of the thought.
     """
+    template, prefix = _answer_prefixes.get(tokenizer, (None, ""))
+    if template is None or template != tokenizer.chat_template:
+        prefix = _begun_answer(tokenizer)
+        _answer_prefixes[tokenizer] = (tokenizer.chat_template, prefix)
+    return prefix
+
+
+def _begun_answer(tokenizer: PreTrainedTokenizerBase) -> str:
     opened = _apply(tokenizer, "", tokenize=False)
     unopened = _apply(tokenizer, "", tokenize=False, add_generation_prompt=False)
     generation_prompt = opened[len(unopened) :] if opened.startswith(unopened) else ""
@@ -70,11 +83,9 @@ def _encode(tokenizer: PreTrainedTokenizerBase, message: Message, examples: Exam
         )
     special = set(tokenizer.all_special_ids) | {i for i, t in tokenizer.added_tokens_decoder.items() if t.special}
     texts = [part for part in _parts(message) if isinstance(part, str)]
-    if any(not special.isdisjoint(tokenizer.encode(text, add_special_tokens=False)) for text in texts):
+    if any(not special.isdisjoint(encode_text(tokenizer, text)) for text in texts):
         return np.asarray(_spelled_out(tokenizer, message, examples, special), np.int32)
-    # return_dict=False: transformers 5 otherwise answers with a BatchEncoding.
-    ids = _apply(tokenizer, message, examples, tokenize=True, return_dict=False)
-    return np.asarray(ids, np.int32)
+    return np.asarray(encode_text(tokenizer, _apply(tokenizer, message, examples, tokenize=False)), np.int32)
 
 
 def _spelled_out(

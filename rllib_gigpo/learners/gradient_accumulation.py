@@ -10,10 +10,8 @@ import torch
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchDDPRLModule
 from torch.distributed.fsdp import FSDPModule
 
-from rllib_gigpo.learners.equal_passes import NO_ROWS, equal_passes, filler_row
+from rllib_gigpo.learners.equal_passes import NO_ROWS, filler_row, passes_of
 from rllib_gigpo.learners.response_scores import micro_batch_tensors
-from rllib_gigpo.learners.shared_prefixes import split_into_passes
-from rllib_gigpo.rl_modules.shared_prefix_attention import has_shared_prefixes
 from rllib_gigpo.rows import TokenRows
 
 
@@ -40,13 +38,12 @@ def accumulate_gradients(
         device: Of the model.
     """
     network = module.unwrapped().network
-    passes = split_into_passes(rows, micro_batch_tokens, share_prefixes=has_shared_prefixes(network))
     # DDP waits for a backward pass over all parameters from every learner, also from one without rows.
-    passes = equal_passes(passes, network, device) or [NO_ROWS]
-    for index, (part, shares_prefixes) in enumerate(passes):
+    passes = passes_of(rows, network, micro_batch_tokens, device) or [NO_ROWS]
+    for index, (part, layout) in enumerate(passes):
         with _gradient_sync(module, network, is_last=index == len(passes) - 1):
             if len(part):
-                batch = micro_batch_tensors(rows.take(part), shares_prefixes, pad_id=pad_id, device=device)
+                batch = micro_batch_tensors(rows.take(part), layout, pad_id=pad_id, device=device)
                 loss_of(batch).backward()
             else:
                 outputs = module.forward_train(micro_batch_tensors(filler_row(pad_id), pad_id=pad_id, device=device))

@@ -8,24 +8,25 @@ from typing import Any
 import numpy as np
 import torch
 
-from rllib_gigpo.learners.equal_passes import equal_passes, filler_row
+from rllib_gigpo.learners.equal_passes import filler_row, passes_of
 from rllib_gigpo.learners.losses import token_log_probs
 from rllib_gigpo.learners.micro_batches import pad_rows
-from rllib_gigpo.learners.shared_prefixes import pack_trie, split_into_passes
-from rllib_gigpo.rl_modules.shared_prefix_attention import SHARED_PREFIXES, TrieAttention, has_shared_prefixes
+from rllib_gigpo.learners.packed_rows import pack_rows
+from rllib_gigpo.learners.shared_prefixes import Layout, pack_trie
+from rllib_gigpo.rl_modules.shared_prefix_attention import SHARED_PREFIXES, PackedAttention, TrieAttention
 from rllib_gigpo.rl_modules.weights import array_to_tensor
 from rllib_gigpo.rows import TokenRows, packed_indices
 
 
 def micro_batch_tensors(
-    rows: TokenRows, shares_prefixes: bool = False, *, pad_id: int, device: torch.device | str
+    rows: TokenRows, layout: Layout = "padded", *, pad_id: int, device: torch.device | str
 ) -> dict[str, Any]:
     """K rows with M response tokens on the device: advantages float32[K], response_lengths int64[K], rollout_logp
     float32[M]; old_logp, reference_logp, token_advantages, values and value_targets, float32[M] or None each; images,
     object[K] or None, handles whose pixels stay where they are; num_row_tokens, a number; and the fields of
-    `PaddedRows`, or, with `shares_prefixes`, of `TrieRows`, their attention as a `TrieAttention` in SHARED_PREFIXES."""
+    `PaddedRows`, or those of `PackedRows` or `TrieRows`, with what attends to what in SHARED_PREFIXES."""
     arrays = {
-        **(_trie(rows, device) if shares_prefixes else vars(pad_rows(rows, pad_id))),
+        **_laid_out(rows, layout, pad_id, device),
         "images": rows.images,
         "num_row_tokens": rows.num_tokens,
         "advantages": rows.advantages,
@@ -43,8 +44,13 @@ def micro_batch_tensors(
     }
 
 
-def _trie(rows: TokenRows, device: torch.device | str) -> dict[str, Any]:
-    """The fields of the rows' `TrieRows`, see `micro_batch_tensors`."""
+def _laid_out(rows: TokenRows, layout: Layout, pad_id: int, device: torch.device | str) -> dict[str, Any]:
+    """Where the rows' tokens lie, see `micro_batch_tensors`."""
+    if layout == "padded":
+        return vars(pad_rows(rows, pad_id))
+    if layout == "packed":
+        packed = vars(pack_rows(rows))
+        return {SHARED_PREFIXES: PackedAttention(packed.pop("runs")), **packed}
     trie = vars(pack_trie(rows))
     parts = [tuple(array_to_tensor(array).to(device) for array in part) for part in trie.pop("attention")]
     attention = TrieAttention(parts, array_to_tensor(trie.pop("attended_index")).to(device))  # type: ignore[arg-type]
@@ -95,11 +101,10 @@ def score_tokens(
     device: torch.device | str,
 ) -> np.ndarray:
     """As `score_responses`, with any score: `scores_of` gives float32[M_i], one per response token of a micro-batch."""
-    passes = split_into_passes(rows, micro_batch_tokens, share_prefixes=has_shared_prefixes(network))
     scores = np.empty(rows.num_response_tokens, np.float32)
-    for part, shares_prefixes in equal_passes(passes, network, device):
+    for part, layout in passes_of(rows, network, micro_batch_tokens, device):
         rows_of_part = rows.take(part) if len(part) else filler_row(pad_id)
-        of_part = scores_of(micro_batch_tensors(rows_of_part, shares_prefixes, pad_id=pad_id, device=device))
+        of_part = scores_of(micro_batch_tensors(rows_of_part, layout, pad_id=pad_id, device=device))
         if len(part):
             scores[packed_indices(rows.response_lengths, part)] = of_part.cpu().numpy()
     return scores

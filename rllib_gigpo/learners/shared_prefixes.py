@@ -7,12 +7,17 @@ before it. Its own tokens, behind that prefix, are the only ones that a forward 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from rllib_gigpo.learners.micro_batches import micro_batches
+from rllib_gigpo.learners.packed_rows import packed_micro_batches
 from rllib_gigpo.rows import TokenRows
+
+# How the rows of a pass lie: in a rectangle (`pad_rows`), one behind the other (`pack_rows`), or as a trie, with each
+# shared prefix once (`pack_trie`).
+Layout = Literal["padded", "packed", "trie"]
 
 # A pass over a trie gathers keys and values for each row, layer by layer. Below this ratio of the rows' tokens to the
 # trie's that takes more time than is saved: benchmarks/shared_prefixes.py.
@@ -26,28 +31,31 @@ class MicroBatch(NamedTuple):
 
     Attributes:
         rows: int64[K], their indices.
-        shares_prefixes: Whether the pass computes shared prefixes once (`pack_trie`), or each row by itself
-            (`pad_rows`).
+        layout: How they lie.
     """
 
     rows: np.ndarray
-    shares_prefixes: bool
+    layout: Layout
 
 
-def split_into_passes(rows: TokenRows, token_budget: int, *, share_prefixes: bool) -> list[MicroBatch]:
+def split_into_passes(
+    rows: TokenRows, token_budget: int, *, share_prefixes: bool, pack: bool = False
+) -> list[MicroBatch]:
     """Splits rows into micro-batches: where rows share prefixes, so that those which do meet; the others by length.
 
     Args:
         rows: T rows without images.
         token_budget: Tokens of a micro-batch's rows, padded to its longest one, also where sharing makes them fewer: so
             a pass over a trie takes no more memory than one over padded rows. A row longer than that goes alone.
-        share_prefixes: False: all rows by length, as `micro_batches` does.
+        share_prefixes: False: all rows by length.
+        pack: Whether rows that go by length are packed, as `packed_micro_batches` groups them, or padded, as
+            `micro_batches` does.
 
     Returns:
         Micro-batches of at least one row, each row in one of them.
     """
     if not share_prefixes or len(rows) < 2:
-        return [MicroBatch(group, False) for group in micro_batches(rows.lengths, token_budget)]
+        return _by_length(rows.lengths, np.arange(len(rows)), token_budget, pack)
     order = trie_order(rows)
     own_tokens = rows.lengths[order] - shared_lengths(rows.take(order))
     tries: list[np.ndarray] = []
@@ -60,9 +68,16 @@ def split_into_passes(rows: TokenRows, token_budget: int, *, share_prefixes: boo
         (tries if tokens >= LEAST_SAVING * trie_tokens else alone).append(group)
     rest = np.sort(np.concatenate(alone))
     return [
-        *(MicroBatch(rest[group], False) for group in micro_batches(rows.lengths[rest], token_budget)),
-        *(MicroBatch(group, True) for group in tries),
+        *_by_length(rows.lengths, rest, token_budget, pack),
+        *(MicroBatch(group, "trie") for group in tries),
     ]
+
+
+def _by_length(lengths: np.ndarray, rows: np.ndarray, token_budget: int, pack: bool) -> list[MicroBatch]:
+    """Micro-batches of `rows` (int64[K]), of those with `lengths` (int64[T])."""
+    if pack:
+        return [MicroBatch(rows[group], "packed") for group in packed_micro_batches(lengths[rows], token_budget)]
+    return [MicroBatch(rows[group], "padded") for group in micro_batches(lengths[rows], token_budget)]
 
 
 def trie_order(rows: TokenRows) -> np.ndarray:

@@ -98,8 +98,9 @@ class CausalLMRLModule(WeightsFolderRLModule):
         freeze_vision_tower: Keeps that of a vision-language model as it is; False (default): trains it too.
         gradient_checkpointing: Computes activations again in the backward pass: less memory, a third more time. False
             (default): keeps them.
-        share_prefixes: Computes a prefix that rows of a micro-batch share once, where the model is one that
-            `can_share_prefixes`. False (default): for each row.
+        share_prefixes: Computes a prefix that rows of a micro-batch share once, and on a CPU packs rows that share
+            nothing instead of padding them, where the model is one that `can_share_prefixes`. False (default): each row
+            by itself, padded.
 
     Its state is a flat dict of weights by their names in the model (see `rllib_gigpo.rl_modules.weights`); with an
     adapter, of the adapter's alone. A checkpoint of it holds the same weights in `huggingface/`: a Hugging Face model
@@ -193,7 +194,7 @@ class CausalLMRLModule(WeightsFolderRLModule):
         Args:
             lm: This model, with whatever weights.
             batch: As `rllib_gigpo.learners.response_scores.micro_batch_tensors` makes it: what `model_inputs` reads;
-                response_index int64[M]; of padded rows response_columns R, of a trie SHARED_PREFIXES.
+                response_index int64[M]; of padded rows response_columns R, of others SHARED_PREFIXES.
 
         Returns:
             [M, V], in the model's type: row m predicts response token m, rows packed back to back.

@@ -1,8 +1,9 @@
-"""Attention over a trie of rows: each row's own tokens attend to all of the row, whose prefix others share.
+"""Attention over one sequence of rows: packed ones, or a trie, in which rows share their prefixes.
 
 An attention function of transformers' registry. What the layers do besides is done token by token, and so once for
-each token of the trie. Only here a prefix is there once for each of its rows: as keys and values, gathered, which takes
-no more memory than the keys and values of rows that share nothing.
+each token of the sequence, without padding. Here packed rows are views of the sequence, each attending to itself. In a
+trie each row's own tokens attend to all of the row: a prefix is there once for each of its rows, as keys and values,
+gathered, which takes no more memory than the keys and values of rows that share nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 NAME = "sdpa_shared_prefixes"
-# Keyword argument of a forward pass over a trie, which these models hand down to the attention function.
+# Keyword argument of a forward pass over one sequence of rows, which these models hand down to the attention function.
 SHARED_PREFIXES = "shared_prefixes"
 
 # Models that were tried (tests/integration/test_shared_prefixes.py). In others a layer may look at neighbours in the
@@ -39,6 +40,16 @@ class TrieAttention(NamedTuple):
     attended_index: torch.Tensor
 
 
+class PackedAttention(NamedTuple):
+    """What attends to what in packed rows, whose lengths add up to N; see `rllib_gigpo.learners.packed_rows`.
+
+    Attributes:
+        runs: (count, tokens of each) of rows of equal length that follow one another.
+    """
+
+    runs: tuple[tuple[int, int], ...]
+
+
 def can_share_prefixes(lm: PreTrainedModel) -> bool:
     """Whether forward passes of a model over a trie give what passes over rows give: the one place that decides.
 
@@ -56,12 +67,13 @@ def can_share_prefixes(lm: PreTrainedModel) -> bool:
 
 
 def enable_shared_prefixes(lm: PreTrainedModel) -> None:
-    """Has the forward passes of a model, for which `can_share_prefixes`, take tries; those of rows stay as they are."""
+    """Has the forward passes of a model, for which `can_share_prefixes`, take packed rows and tries; those of padded
+    rows stay as they are."""
     lm.set_attn_implementation(NAME)
 
 
 def has_shared_prefixes(lm: torch.nn.Module) -> bool:
-    """Whether forward passes of a model, one of transformers, take tries."""
+    """Whether forward passes of a model, one of transformers, take packed rows and tries."""
     return cast("PreTrainedModel", lm).config._attn_implementation == NAME
 
 
@@ -71,17 +83,17 @@ def shared_prefix_attention(
     key: torch.Tensor,
     value: torch.Tensor,
     attention_mask: torch.Tensor | None,
-    shared_prefixes: TrieAttention | None = None,
+    shared_prefixes: TrieAttention | PackedAttention | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Attention of a layer, over rows as transformers' `sdpa` does it, or over a trie.
+    """Attention of a layer, over padded rows as transformers' `sdpa` does it, or over one sequence of rows.
 
     Args:
         module: The layer's attention module.
         query: float[1, heads, N, D].
         key, value: float[1, key-value heads, N, D].
-        attention_mask: Not read with a trie.
-        shared_prefixes: The trie; None: the tensors are of rows, float[B, heads, T, D].
+        attention_mask: Of padded rows.
+        shared_prefixes: What attends to what; None: the tensors are of padded rows, float[B, heads, T, D].
         kwargs: Handed on.
 
     Returns:
@@ -89,6 +101,8 @@ def shared_prefix_attention(
     """
     if shared_prefixes is None:
         return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
+    if isinstance(shared_prefixes, PackedAttention):
+        return _over_packed_rows(module, (query, key, value), shared_prefixes.runs, **kwargs), None
     queries, keys, values = (_token_by_token(states) for states in (query, key, value))
     attended = [
         sdpa_attention_forward(
@@ -103,6 +117,22 @@ def shared_prefix_attention(
     ]
     whole = torch.cat([part.flatten(0, 1) for part in attended])
     return embedding(shared_prefixes.attended_index, whole).unflatten(-1, (query.shape[1], -1))[None], None
+
+
+def _over_packed_rows(
+    module: torch.nn.Module, states: tuple[torch.Tensor, ...], runs: tuple[tuple[int, int], ...], **kwargs: Any
+) -> torch.Tensor:
+    """float[1, N, heads, D] of query, key and value, float[1, H, N, D] each; rows of a run attend in one call, causally
+    and without a mask."""
+    tokens = [count * length for count, length in runs]
+    attended = []
+    # Not slices: the gradient of each would be as large as the whole sequence.
+    for (count, length), of_run in zip(
+        runs, zip(*(one.split(tokens, dim=2) for one in states), strict=True), strict=True
+    ):
+        rows = (one[0].unflatten(1, (count, length)).transpose(0, 1) for one in of_run)
+        attended.append(sdpa_attention_forward(module, *rows, None, **kwargs)[0].flatten(0, 1))
+    return torch.cat(attended)[None]
 
 
 def _token_by_token(states: torch.Tensor) -> torch.Tensor:

@@ -236,9 +236,12 @@ def test_metrics_describe_the_mini_batch(model_directory: Path) -> None:
 
 def test_padding_is_what_the_budget_and_the_metric_say(model_directory: Path) -> None:
     rows = random_rows(8)
-    metrics = _update(build_learner_group(model_directory), rows)
-    assert metrics["num_micro_batches"] == 1
-    assert metrics["padding_share"] == pytest.approx(1 - rows.num_tokens / (8 * rows.lengths.max()))
+    padded = 8 * rows.lengths.max()
+    for share_prefixes, padding_share in ((False, 1 - rows.num_tokens / padded), (True, 0.0)):
+        group = build_learner_group(model_directory, share_prefixes=share_prefixes, micro_batch_tokens=int(padded))
+        metrics = _update(group, rows)
+        assert metrics["num_micro_batches"] == 1
+        assert metrics["padding_share"] == pytest.approx(padding_share)
 
 
 def test_frozen_weights_get_neither_gradient_nor_step(model_directory: Path) -> None:

@@ -24,7 +24,7 @@ from transformers import (
 from rllib_gigpo.algorithms.group_policy.scoring import OLD_LOGP, REFERENCE_LOGP, VALUES, score_rows
 from rllib_gigpo.algorithms.grpo import GRPOConfig
 from rllib_gigpo.learners.response_scores import micro_batch_tensors
-from rllib_gigpo.learners.shared_prefixes import trie_order
+from rllib_gigpo.learners.shared_prefixes import Layout, trie_order
 from rllib_gigpo.rl_modules.critic_rl_module import critic_id
 from rllib_gigpo.rl_modules.lora import LoraSettings
 from rllib_gigpo.rl_modules.shared_prefix_attention import (
@@ -69,17 +69,22 @@ def _update(group: LearnerGroup, rows: TokenRows) -> dict[str, float]:
     return {name: float(stats.peek()) for name, stats in result[DEFAULT_MODULE_ID].items()}
 
 
+@pytest.mark.parametrize("layout", ["packed", "trie"])
 @pytest.mark.parametrize("config", [LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config])
-def test_log_probs_and_gradients_are_those_of_each_row_alone(config: Any) -> None:
+def test_log_probs_and_gradients_are_those_of_each_row_alone(config: Any, layout: Layout) -> None:
     window = {"sliding_window": None} if config is MistralConfig else {}
     lm = _model(config(**_SIZES, **window))
     assert can_share_prefixes(lm)
     enable_shared_prefixes(lm)
     rows = sharing_rows(20)
-    rows = rows.take(trie_order(rows))
+    # Packed: some rows of equal length side by side, some not.
+    rows = rows.take(trie_order(rows) if layout == "trie" else np.argsort(rows.lengths // 8, kind="stable"))
     weights = torch.from_numpy(np.random.default_rng(0).standard_normal(rows.num_response_tokens)).float()
-    batch = micro_batch_tensors(rows, shares_prefixes=True, pad_id=0, device="cpu")
-    assert batch["input_ids"].numel() < rows.num_tokens / 1.5
+    batch = micro_batch_tensors(rows, layout, pad_id=0, device="cpu")
+    if layout == "trie":
+        assert batch["input_ids"].numel() < rows.num_tokens / 1.5
+    else:
+        assert batch["input_ids"].numel() == rows.num_tokens
     logits = lm(
         input_ids=batch["input_ids"],
         attention_mask=batch["attention_mask"],
@@ -158,15 +163,19 @@ def test_scores_and_the_critics_step_are_those_of_the_plain_passes(model_directo
     assert max_difference(critics[0].get_state(), critics[1].get_state()) <= 1e-5
 
 
-def test_rows_that_share_nothing_take_the_plain_passes(model_directory: Path) -> None:
+@pytest.mark.parametrize("settings", [{}, {"kl_coeff": 0.5, "num_minibatches": 2, "gradient_checkpointing": True}])
+def test_rows_that_share_nothing_are_packed(model_directory: Path, settings: dict[str, Any]) -> None:
     rows = random_rows(24)
     results = []
     for share in (False, True):
-        group = build_learner_group(model_directory, share_prefixes=share, micro_batch_tokens=150)
+        group = build_learner_group(model_directory, share_prefixes=share, micro_batch_tokens=150, **settings)
         results.append((_update(group, rows), weights_of(group)))
-    (expected, weights), (metrics, shared_weights) = results
-    assert metrics == expected
-    assert max_difference(weights, shared_weights) == 0
+    (expected, weights), (metrics, packed_weights) = results
+    assert expected.pop("padding_share") > 0
+    assert metrics.pop("padding_share") == 0
+    assert metrics.pop("num_micro_batches") <= expected.pop("num_micro_batches")
+    assert metrics == pytest.approx(expected, rel=1e-4, abs=1e-5)
+    assert max_difference(weights, packed_weights) <= 1e-5
 
 
 def test_an_update_keeps_less_for_the_backward_pass_than_the_plain_one(model_directory: Path) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rllib_gigpo.learners.micro_batches import micro_batches
+from rllib_gigpo.learners.packed_rows import pack_rows
 from rllib_gigpo.learners.shared_prefixes import (
     LEAST_SAVING,
     TrieRows,
@@ -89,16 +92,18 @@ def test_rows_are_ordered_by_their_numbers_and_not_by_bytes() -> None:
 
 
 @settings(deadline=None, max_examples=50)
-@given(_ROWS, st.integers(1, 80), st.booleans())
+@given(_ROWS, st.integers(1, 80), st.booleans(), st.booleans())
 def test_passes_hold_each_row_once_within_the_budget(
-    pairs: list[tuple[list[int], list[int]]], budget: int, share: bool
+    pairs: list[tuple[list[int], list[int]]], budget: int, share: bool, pack: bool
 ) -> None:
     rows = _rows(pairs)
-    passes = split_into_passes(rows, budget, share_prefixes=share)
+    passes = split_into_passes(rows, budget, share_prefixes=share, pack=pack)
     assert sorted(row for part, _ in passes for row in part.tolist()) == list(range(len(rows)))
-    for part, shares in passes:
-        assert len(part) == 1 or rows.lengths[part].max() * len(part) <= budget
-        if shares:
+    for part, layout in passes:
+        in_pass = rows.lengths[part].sum() if layout == "packed" else rows.lengths[part].max() * len(part)
+        assert len(part) == 1 or in_pass <= budget
+        assert layout != ("padded" if pack else "packed")
+        if layout == "trie":
             assert share
             assert rows.lengths[part].sum() >= LEAST_SAVING * pack_trie(rows.take(part)).input_ids.size
 
@@ -109,9 +114,9 @@ def test_rows_that_share_meet_and_the_others_go_by_length() -> None:
     alike = [([5] * 30, [index]) for index in range(8)]
     mixed = [pair for pairs in zip(alone, alike, strict=True) for pair in pairs]
     passes = split_into_passes(_rows(mixed), 31 * 4, share_prefixes=True)
-    tries = [part for part, shares in passes if shares]
+    tries = [part for part, layout in passes if layout == "trie"]
     assert sorted(np.concatenate(tries).tolist()) == [1, 3, 5, 7, 9, 11, 13, 15]
-    assert [len(part) for part, shares in passes if not shares] == [4, 4]
+    assert [len(part) for part, layout in passes if layout == "padded"] == [4, 4]
 
 
 def test_rows_without_common_prefixes_are_split_as_they_are_without_sharing() -> None:
@@ -119,8 +124,28 @@ def test_rows_without_common_prefixes_are_split_as_they_are_without_sharing() ->
     rows = _rows([(rng.integers(0, 10_000, size).tolist(), [1, 2]) for size in rng.integers(1, 40, 30)])
     passes = split_into_passes(rows, 100, share_prefixes=True)
     expected = micro_batches(rows.lengths, 100)
-    assert [part.tolist() for part, shares in passes] == [group.tolist() for group in expected]
-    assert not any(shares for _, shares in passes)
+    assert [part.tolist() for part, _ in passes] == [group.tolist() for group in expected]
+    assert all(layout == "padded" for _, layout in passes)
+
+
+def test_packed_passes_are_filled_with_rows_of_similar_length() -> None:
+    rows = _rows([([1] * size, [2]) for size in (9, 1, 4, 4, 30, 2)])
+    passes = split_into_passes(rows, 12, share_prefixes=False, pack=True)
+    assert [part.tolist() for part, _ in passes] == [[1, 5, 2], [3], [0], [4]]
+
+
+@settings(deadline=None, max_examples=50)
+@given(_ROWS)
+def test_packed_rows_hold_every_row_as_it_is(pairs: list[tuple[list[int], list[int]]]) -> None:
+    rows = _rows(pairs)
+    packed = pack_rows(rows)
+    assert [length for count, length in packed.runs for _ in range(count)] == rows.lengths.tolist()
+    assert all(one[1] != other[1] for one, other in itertools.pairwise(packed.runs))
+    assert packed.input_ids[0].tolist() == rows.token_ids.tolist()
+    assert packed.position_ids[0].tolist() == [place for length in rows.lengths for place in range(length)]
+    assert packed.attention_mask.shape == packed.input_ids.shape and packed.attention_mask.all()
+    assert packed.input_ids[0, packed.response_index + 1].tolist() == packed.response_ids.tolist()
+    assert packed.response_ids.tolist() == [token for _, response in pairs for token in response]
 
 
 def test_no_rows_make_no_pass() -> None:
