@@ -11,6 +11,7 @@ from ray.rllib.core.rl_module.torch.torch_rl_module import TorchDDPRLModule
 from torch.distributed.fsdp import FSDPModule
 
 from rllib_gigpo.learners.equal_passes import NO_ROWS, equal_passes, filler_row
+from rllib_gigpo.learners.learner_progress import count_pass
 from rllib_gigpo.learners.response_scores import micro_batch_tensors
 from rllib_gigpo.learners.shared_prefixes import split_into_passes
 from rllib_gigpo.rl_modules.shared_prefix_attention import has_shared_prefixes
@@ -44,6 +45,7 @@ def accumulate_gradients(
     # DDP waits for a backward pass over all parameters from every learner, also from one without rows.
     passes = equal_passes(passes, network, device) or [NO_ROWS]
     for index, (part, shares_prefixes) in enumerate(passes):
+        count_pass()
         with _gradient_sync(module, network, is_last=index == len(passes) - 1):
             if len(part):
                 batch = micro_batch_tensors(rows.take(part), shares_prefixes, pad_id=pad_id, device=device)

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from rllib_gigpo.learners.equal_passes import equal_passes, filler_row
+from rllib_gigpo.learners.learner_progress import count_pass
 from rllib_gigpo.learners.losses import token_log_probs
 from rllib_gigpo.learners.micro_batches import pad_rows
 from rllib_gigpo.learners.shared_prefixes import pack_trie, split_into_passes
@@ -98,6 +99,7 @@ def score_tokens(
     passes = split_into_passes(rows, micro_batch_tokens, share_prefixes=has_shared_prefixes(network))
     scores = np.empty(rows.num_response_tokens, np.float32)
     for part, shares_prefixes in equal_passes(passes, network, device):
+        count_pass()
         rows_of_part = rows.take(part) if len(part) else filler_row(pad_id)
         of_part = scores_of(micro_batch_tensors(rows_of_part, shares_prefixes, pad_id=pad_id, device=device))
         if len(part):

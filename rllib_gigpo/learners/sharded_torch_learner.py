@@ -1,4 +1,5 @@
-"""A torch learner that can share its models with other learners (FSDP2), and whose state is numpy arrays."""
+"""A torch learner that can share its models with other learners (FSDP2), whose state is numpy arrays, and that can be
+watched."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from transformers import PreTrainedModel
 
 from rllib_gigpo.inference.weights_probe import Probe
+from rllib_gigpo.learners.learner_progress import reported
 from rllib_gigpo.learners.optimizers import map_buffers
 from rllib_gigpo.rl_modules.causal_lm_rl_module import MODEL_PATH
 from rllib_gigpo.rl_modules.sharded_network import like, read_missing_weights, shard_network
@@ -68,6 +70,11 @@ class ShardedTorchLearner(TorchLearner):
     def _make_modules_ddp_if_necessary(self) -> None:
         if self._mesh is None:
             super()._make_modules_ddp_if_necessary()
+
+    def call_reported(self, method: str, key: str, interval_s: float, **arguments: Any) -> Any:
+        """What a method returns; meanwhile the driver is told how far it has got, see `reported`."""
+        with reported(key, interval_s):
+            return getattr(self, method)(**arguments)
 
     def shard(self, network: PreTrainedModel, model_path: str, *, offload: bool = False) -> None:
         """Spreads a model, whose weights may be on the meta device and are those at `model_path` then, over the
