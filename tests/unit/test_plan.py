@@ -82,11 +82,12 @@ def test_a_vision_tower_is_counted_and_a_frozen_one_takes_its_weights_alone(mode
 
 
 def test_an_offloaded_reference_takes_the_room_of_activations_and_host_memory() -> None:
-    on_gpu, offloaded = (learner_memory(replace(SETTINGS, offloads_reference=offload)) for offload in (False, True))
+    small = replace(SETTINGS, micro_batch_tokens=256, max_tokens=256)
+    on_gpu, offloaded = (learner_memory(replace(small, offloads_reference=offload)) for offload in (False, True))
     weights = 4 * SETTINGS.model.num_parameters()
     assert on_gpu.reference == weights > on_gpu.activations
     assert on_gpu.total - offloaded.total == on_gpu.activations
-    large = replace(SETTINGS, offloads_reference=True, micro_batch_tokens=2**15)
+    large = replace(SETTINGS, offloads_reference=True)
     assert learner_memory(large).reference == 0
     spread = replace(SETTINGS, offloads_reference=True, shards=4)
     assert learner_memory(spread).reference == 0
