@@ -40,6 +40,7 @@ _INFRASTRUCTURE = frozenset(
         "StepTimeout",
         "EngineDied",
         "RolloutStalled",
+        "LearnerStalled",
         # Ray's.
         "RayActorError",
         "WorkerCrashedError",

@@ -9,6 +9,7 @@ import numpy as np
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.learner.learner_group import LearnerGroup
+from ray.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 
 from rllib_gigpo.learners.actor_critic_torch_learner import ActorCriticTorchLearner
 from rllib_gigpo.learners.group_policy_torch_learner import GroupPolicyTorchLearner
@@ -42,6 +43,8 @@ _SETTINGS: dict[str, Any] = {
     "seed": 0,
     "sharding": None,
     "mixed_precision": False,
+    "offload_reference": False,
+    "learner_stall_timeout_s": 120.0,
     "lr": 0.1,
 }
 
@@ -68,6 +71,34 @@ def build_learner_group(
     **settings: Any,
 ) -> LearnerGroup:
     """A learner group over the model of a directory; `settings` replace the defaults above."""
+    config, spec = learner_parts(
+        model_directory,
+        num_learners=num_learners,
+        dtype=dtype,
+        lora=lora,
+        critic=critic,
+        freeze_vision_tower=freeze_vision_tower,
+        gradient_checkpointing=gradient_checkpointing,
+        share_prefixes=share_prefixes,
+        **settings,
+    )
+    group_class = LearnerGroup if config.sharding is None else ShardedLearnerGroup
+    return group_class(config=config, module_spec=spec)
+
+
+def learner_parts(
+    model_directory: Path,
+    *,
+    num_learners: int = 0,
+    dtype: Any = "float32",
+    lora: LoraSettings | None = None,
+    critic: bool = False,
+    freeze_vision_tower: bool = False,
+    gradient_checkpointing: bool = False,
+    share_prefixes: bool = True,
+    **settings: Any,
+) -> tuple[Any, MultiRLModuleSpec]:
+    """What `build_learner_group` makes a group of: a config, and the spec of the modules."""
     learner_class = ActorCriticTorchLearner if critic else GroupPolicyTorchLearner
     config = AlgorithmConfig().learners(learner_class=learner_class, num_learners=num_learners)
     for name, value in {**_SETTINGS, **(_CRITIC_SETTINGS if critic else {}), **settings}.items():
@@ -83,8 +114,7 @@ def build_learner_group(
     spec = policy.as_multi_rl_module_spec()
     if critic:
         spec.add_modules({critic_id(DEFAULT_MODULE_ID): critic_spec(policy)})
-    group_class = LearnerGroup if config.sharding is None else ShardedLearnerGroup
-    return group_class(config=config, module_spec=spec)
+    return config, spec
 
 
 def random_rows(count: int, *, seed: int = 0, vocabulary: int = 259) -> TokenRows:

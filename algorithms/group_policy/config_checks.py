@@ -14,8 +14,8 @@ from rllib_gigpo.algorithms.group_policy.compile_checks import check_compile
 from rllib_gigpo.algorithms.group_policy.engine_checks import check_engine
 from rllib_gigpo.algorithms.group_policy.env_worker_checks import check_env_workers
 from rllib_gigpo.algorithms.group_policy.guard_checks import check_guards
+from rllib_gigpo.algorithms.group_policy.learner_checks import check_learners
 from rllib_gigpo.algorithms.group_policy.overlap import check_overlap
-from rllib_gigpo.algorithms.group_policy.sharding_checks import check_sharding
 from rllib_gigpo.algorithms.group_policy.value_checks import check_dictionary, check_value_types
 from rllib_gigpo.environments import check_env_config, check_environment
 from rllib_gigpo.rl_modules.lora import check_lora_targets
@@ -119,7 +119,7 @@ def check_values(config: Any) -> Iterator[str]:
     yield from check_model(config)
     yield from check_engine(config)
     yield from check_compile(config)
-    yield from check_sharding(config)
+    yield from check_learners(config)
     yield from check_overlap(config)
     yield from check_guards(config)
     yield from _check_evaluation(config)

@@ -73,6 +73,8 @@ class LanguageAgentConfig(AlgorithmConfig):
         # learners()
         self.sharding: Literal["fsdp"] | None = None
         self.mixed_precision = False
+        self.offload_reference = False
+        self.learner_stall_timeout_s: float | None = 600.0
         # reporting()
         self.recorded_groups = 2
         # environment() and evaluation()
@@ -254,7 +256,13 @@ class LanguageAgentConfig(AlgorithmConfig):
 
     @override(AlgorithmConfig)
     def learners(
-        self, *, sharding: str | None = NotProvided, mixed_precision: bool = NotProvided, **kwargs: Any
+        self,
+        *,
+        sharding: str | None = NotProvided,
+        mixed_precision: bool = NotProvided,
+        offload_reference: bool = NotProvided,
+        learner_stall_timeout_s: float | None = NotProvided,
+        **kwargs: Any,
     ) -> Self:
         """Sets who updates the model.
 
@@ -262,11 +270,16 @@ class LanguageAgentConfig(AlgorithmConfig):
             sharding: "fsdp" spreads weights, gradients and optimizer state over the learners (FSDP2). None: every
                 learner has all of them (DDP).
             mixed_precision: Sharded models compute in bfloat16; weights and optimizer stay as `model_dtype` says.
+            offload_reference: Keeps the reference policy of a KL term in host memory, and has it on the learner's
+                device only while it scores.
+            learner_stall_timeout_s: An update or a scoring in which no learner has got any further for so long, in
+                seconds, is an error that says where they stand. None: it is waited for without end.
             kwargs: RLlib's own: `num_learners`, `num_gpus_per_learner` and others.
         """
         check_keyword_arguments("learners", super().learners, kwargs, LanguageAgentConfig.learners)
         super().learners(**kwargs)
-        return self._set(sharding=sharding, mixed_precision=mixed_precision)
+        self._set(sharding=sharding, mixed_precision=mixed_precision, offload_reference=offload_reference)
+        return self._set(learner_stall_timeout_s=learner_stall_timeout_s)
 
     @override(AlgorithmConfig)
     def reporting(self, *, recorded_groups: int = NotProvided, **kwargs: Any) -> Self:

@@ -30,6 +30,7 @@ def update_learners(
     Raises:
         RuntimeError: A learner failed. It is raised at once, and ends all learners: those that wait for the failed one
             in a collective operation would otherwise do so until that times out.
+        LearnerStalled: Remote learners get no further, see `call_remote_learners`.
     """
     if learner_group.is_local:
         return learner_group.update(batch=_batch(rows.by_module(DEFAULT_MODULE_ID)), timesteps=timesteps or {})

@@ -33,7 +33,7 @@ def score_rows(learner_group: LearnerGroup, rows: TokenRows, scores: Collection[
         scores: Out of OLD_LOGP, REFERENCE_LOGP and VALUES.
 
     Raises:
-        RuntimeError: A remote learner failed; see `call_remote_learners`.
+        RuntimeError: A remote learner failed, or they get no further; see `call_remote_learners`.
     """
     if learner_group.is_local:
         shards = [np.arange(len(rows))]

@@ -40,6 +40,7 @@ _NUMBERS_OR_NONE = (
     "value_clip",
     "env_step_timeout_s",
     "rollout_stall_timeout_s",
+    "learner_stall_timeout_s",
     "env_worker_memory_limit_mb",
     "sampler_gap_warning",
     "sampler_gap_limit",
@@ -82,6 +83,7 @@ _TRUE_OR_FALSE = (
     "freeze_vision_tower",
     "gradient_checkpointing",
     "mixed_precision",
+    "offload_reference",
     "share_prefixes",
     "torch_compile_learner",
 )

@@ -104,6 +104,8 @@ def _print(name: str, plan: Plan) -> None:
         f"weight delivery: {plan.delivery_bytes / _GIB:.2f} GiB to each of {processes.num_env_runners} env runners, "
         f"{plan.shared_memory_bytes / _GIB:.2f} GiB in /dev/shm meanwhile"
     )
+    if plan.offloaded_bytes:
+        say(f"reference policy: {plan.offloaded_bytes / _GIB:.1f} GiB of each learner's host memory")
     say(f"config: {json.dumps(plan.settings)}")
     say("These are estimates; none of them was measured on a GPU.")
 

@@ -11,6 +11,7 @@ from ray.rllib.core.rl_module.torch.torch_rl_module import TorchDDPRLModule
 from torch.distributed.fsdp import FSDPModule
 
 from rllib_gigpo.learners.equal_passes import NO_ROWS, filler_row, passes_of
+from rllib_gigpo.learners.learner_progress import count_pass
 from rllib_gigpo.learners.response_scores import micro_batch_tensors
 from rllib_gigpo.rows import TokenRows
 
@@ -41,6 +42,7 @@ def accumulate_gradients(
     # DDP waits for a backward pass over all parameters from every learner, also from one without rows.
     passes = passes_of(rows, network, micro_batch_tokens, device) or [NO_ROWS]
     for index, (part, layout) in enumerate(passes):
+        count_pass()
         with _gradient_sync(module, network, is_last=index == len(passes) - 1):
             if len(part):
                 batch = micro_batch_tensors(rows.take(part), layout, pad_id=pad_id, device=device)

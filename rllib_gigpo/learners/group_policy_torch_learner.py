@@ -52,7 +52,7 @@ class GroupPolicyTorchLearner(ShardedTorchLearner):
     clip_low, clip_high, dual_clip, ratio, loss_aggregation, max_response_tokens, importance_weight_cap (None is off),
     temperature (of sampling), optimizer ("adamw" | "sgd"), adam_betas, weight_decay, lr, grad_clip (global norm; None
     is off), seed, kl_coeff (of the KL to the model at `model_path`; a number, or a schedule [[timestep, value], …]),
-    kl_estimator ("k1" | "k2" | "k3"), kl_in ("loss" | "reward"), entropy_coeff.
+    kl_estimator ("k1" | "k2" | "k3"), kl_in ("loss" | "reward"), offload_reference, entropy_coeff.
 
     Logs, per module and over all learners, the metrics that `MiniBatchMetrics` names.
     """
@@ -71,7 +71,10 @@ class GroupPolicyTorchLearner(ShardedTorchLearner):
             config = self.config.get_config_for_module(module_id)
             if is_reference_needed(config.kl_coeff):
                 self._references[module_id] = ReferencePolicy(
-                    self.module[module_id].unwrapped(), self._device, self.shard
+                    self.module[module_id].unwrapped(),
+                    torch.device(self._device),
+                    shard=None if self._mesh is None else self.shard,
+                    offload=config.offload_reference,
                 )
                 # A penalty in the reward is not in the loss as well, where the KL is a metric only.
                 self._kl_coeffs[module_id] = Scheduler(config.kl_coeff if config.kl_in == "loss" else 0.0)
@@ -338,7 +341,8 @@ class GroupPolicyTorchLearner(ShardedTorchLearner):
     def compute_reference_log_probs(self, rows: TokenRows, module_id: str = DEFAULT_MODULE_ID) -> np.ndarray:
         """As `compute_log_probs`, under the reference policy, which there is where kl_coeff is not 0."""
         reference = self._references[module_id]
-        return self._score(rows, reference.logits, reference.network, module_id, None)
+        with reference.in_use():
+            return self._score(rows, reference.logits, reference.network, module_id, None)
 
     def _score(
         self,

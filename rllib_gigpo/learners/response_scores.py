@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from rllib_gigpo.learners.equal_passes import filler_row, passes_of
+from rllib_gigpo.learners.learner_progress import count_pass
 from rllib_gigpo.learners.losses import token_log_probs
 from rllib_gigpo.learners.micro_batches import pad_rows
 from rllib_gigpo.learners.packed_rows import pack_rows
@@ -103,6 +104,7 @@ def score_tokens(
     """As `score_responses`, with any score: `scores_of` gives float32[M_i], one per response token of a micro-batch."""
     scores = np.empty(rows.num_response_tokens, np.float32)
     for part, layout in passes_of(rows, network, micro_batch_tokens, device):
+        count_pass()
         rows_of_part = rows.take(part) if len(part) else filler_row(pad_id)
         of_part = scores_of(micro_batch_tensors(rows_of_part, layout, pad_id=pad_id, device=device))
         if len(part):

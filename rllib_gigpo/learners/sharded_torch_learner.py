@@ -1,4 +1,5 @@
-"""A torch learner that can share its models with other learners (FSDP2), and whose state is numpy arrays."""
+"""A torch learner that can share its models with other learners (FSDP2), whose state is numpy arrays, and that can be
+watched."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed
+from ray.rllib.core.learner.learner import Learner
 from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModule
 from ray.rllib.utils.annotations import override
@@ -14,8 +16,10 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from transformers import PreTrainedModel
 
 from rllib_gigpo.inference.weights_probe import Probe
+from rllib_gigpo.learners.learner_progress import reported
 from rllib_gigpo.learners.optimizers import map_buffers
-from rllib_gigpo.rl_modules.sharded_network import like, shard_network
+from rllib_gigpo.rl_modules.causal_lm_rl_module import MODEL_PATH
+from rllib_gigpo.rl_modules.sharded_network import like, read_missing_weights, shard_network
 from rllib_gigpo.rl_modules.weights import array_to_tensor, tensor_to_array
 
 FSDP = "fsdp"
@@ -51,12 +55,15 @@ class ShardedTorchLearner(TorchLearner):
 
     @override(TorchLearner)
     def _make_module(self) -> MultiRLModule:
-        module = super()._make_module()
-        if self.config.sharding == FSDP:
-            self._mesh = init_device_mesh(self._device.type, (torch.distributed.get_world_size(),))
-            # Here, since optimizers are made next, and of the parts.
-            for module_id in sorted(module.keys()):
-                self.shard(module[module_id].network)
+        if self.config.sharding != FSDP:
+            return super()._make_module()
+        # Nobody needs the whole model: each learner reads its part once it is clear which that is.
+        with torch.device("meta"):
+            module = Learner._make_module(self)
+        self._mesh = init_device_mesh(self._device.type, (torch.distributed.get_world_size(),))
+        # Here, since optimizers are made next, and of the parts.
+        for module_id in sorted(module.keys()):
+            self.shard(module[module_id].network, module[module_id].model_config[MODEL_PATH])
         return module
 
     @override(TorchLearner)
@@ -64,10 +71,17 @@ class ShardedTorchLearner(TorchLearner):
         if self._mesh is None:
             super()._make_modules_ddp_if_necessary()
 
-    def shard(self, network: PreTrainedModel) -> None:
-        """Spreads a model over the learners, in place, where the config says so."""
-        if self._mesh is not None:
-            shard_network(network, self._mesh, mixed_precision=self.config.mixed_precision)
+    def call_reported(self, method: str, key: str, interval_s: float, **arguments: Any) -> Any:
+        """What a method returns; meanwhile the driver is told how far it has got, see `reported`."""
+        with reported(key, interval_s):
+            return getattr(self, method)(**arguments)
+
+    def shard(self, network: PreTrainedModel, model_path: str, *, offload: bool = False) -> None:
+        """Spreads a model, whose weights may be on the meta device and are those at `model_path` then, over the
+        learners, in place; with `offload` its parts stay in host memory."""
+        assert self._mesh is not None
+        shard_network(network, self._mesh, mixed_precision=self.config.mixed_precision, offload=offload)
+        read_missing_weights(network, model_path, "cpu" if offload else self._device)
 
     def gather(self, *, with_optimizers: bool) -> None:
         """Collects the whole state on the first learner, in host memory; all learners must be asked at once.

@@ -41,6 +41,7 @@ class TrainingSettings:
         shards: Over how many learners weights, gradients, moments and reference are spread; 1 where each has all.
         computes_in_bfloat16: Whether passes do, whatever the weights are; of spread models only.
         freezes_vision_tower: Whether a tower is left as it is, without an adapter too.
+        offloads_reference: Whether the second model is in host memory, but for the time in which it scores.
     """
 
     model: ModelDimensions
@@ -57,6 +58,7 @@ class TrainingSettings:
     shards: int = 1
     computes_in_bfloat16: bool = False
     freezes_vision_tower: bool = False
+    offloads_reference: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,8 @@ class LearnerMemory:
     """Bytes on a learner's GPU.
 
     Attributes:
+        reference: Of one that is offloaded, what it takes beyond the room of activations, which are not there while it
+            scores.
         gathered: Of a model that is spread: what a pass has collected from the other learners at a time.
     """
 
@@ -131,23 +135,38 @@ def learner_memory(settings: TrainingSettings) -> LearnerMemory:
     frozen = (tower if adapter is None else all_weights) * size
     # Learners exchange gradients from buckets, copies of them.
     gradients = trained * (2 if settings.is_distributed and settings.shards == 1 else 1)
-    reference = all_weights * size if settings.has_reference and adapter is None else 0
     tokens = max(settings.micro_batch_tokens, settings.max_tokens)
     computed = 2 if settings.computes_in_bfloat16 else size
     per_token = saved_bytes_per_token(model, computed, with_adapter=adapter is not None)
     if settings.recomputes_layers:
         # The inputs of all layers, and all of the one that is computed again.
         per_token = model.layers * model.hidden * computed + per_token // model.layers
+    activations = tokens * per_token
+    reference = _reference(settings)
+    if settings.offloads_reference:
+        # Of a spread one a layer at a time is there, as of the model itself.
+        reference = max(0, reference - activations) if settings.shards == 1 else 0
     return LearnerMemory(
         weights=_spread(copies * (trained + frozen), settings.shards),
         gradients=_spread(copies * gradients, settings.shards),
         optimizer=_spread(copies * 2 * trained if settings.has_adam else 0, settings.shards),
         reference=_spread(reference, settings.shards),
-        activations=tokens * per_token,
+        activations=activations,
         # Logits, their copies in float32 and their gradients.
         logits=math.ceil(tokens * settings.response_share) * model.vocabulary * (4 * computed + 16),
         gathered=0 if settings.shards == 1 else _gathered(model, computed, with_gradients=adapter is None),
     )
+
+
+def offloaded_bytes(settings: TrainingSettings) -> int:
+    """Of host memory that one learner takes for what is not on its GPU all the time."""
+    return _spread(_reference(settings), settings.shards) if settings.offloads_reference else 0
+
+
+def _reference(settings: TrainingSettings) -> int:
+    """Bytes of all of a second, frozen model."""
+    is_there = settings.has_reference and settings.lora_rank is None
+    return settings.model.num_parameters() * settings.bytes_per_weight if is_there else 0
 
 
 def _gathered(model: ModelDimensions, bytes_per_value: int, *, with_gradients: bool) -> int:

@@ -15,6 +15,7 @@ from rllib_gigpo.planning.memory import (
     TrainingSettings,
     engine_memory,
     learner_memory,
+    offloaded_bytes,
 )
 from rllib_gigpo.planning.model_dimensions import ModelDimensions, model_dimensions
 
@@ -64,6 +65,7 @@ class Plan:
         gpu_memory: Bytes of a GPU.
         delivery_bytes: That a weight delivery moves to each env runner.
         shared_memory_bytes: That a delivery takes in /dev/shm for a moment.
+        offloaded_bytes: Of host memory that each learner takes for an offloaded reference policy.
         settings: Keys of the config that make this placement.
     """
 
@@ -76,6 +78,7 @@ class Plan:
     gpu_memory: int
     delivery_bytes: int
     shared_memory_bytes: int
+    offloaded_bytes: int
     settings: dict[str, Any]
 
     @property
@@ -185,6 +188,7 @@ class _Planner:
             gpu_memory=self._gpu_memory,
             delivery_bytes=delivered,
             shared_memory_bytes=copies * delivered,
+            offloaded_bytes=offloaded_bytes(settings),
             settings=self._settings(processes, utilization),
         )
 
@@ -224,6 +228,7 @@ class _Planner:
             shards=processes.num_learners if config.sharding == "fsdp" else 1,
             computes_in_bfloat16=config.mixed_precision,
             freezes_vision_tower=config.freeze_vision_tower,
+            offloads_reference=config.offload_reference,
         )
 
     def _room(self, processes: Processes, learner: LearnerMemory) -> tuple[int, float]:
@@ -292,6 +297,14 @@ class _Planner:
             helps.append(
                 "with language_model(lora_rank=64, model_dtype='bfloat16', gradient_checkpointing=True) it needs "
                 f"{_gib(with_adapter.total)} at least"
+            )
+        without = learner_memory(
+            replace(settings, offloads_reference=True, micro_batch_tokens=1, recomputes_layers=True)
+        )
+        if learner.reference and not settings.offloads_reference and without.total <= self._gpu_memory:
+            helps.append(
+                "with learners(offload_reference=True) and gradient_checkpointing=True it needs "
+                f"{_gib(without.total)} at least"
             )
         most = self._num_gpus - 1
         spread = learner_memory(replace(settings, shards=max(1, most), micro_batch_tokens=1, recomputes_layers=True))

@@ -24,12 +24,13 @@ from rllib_gigpo.rl_modules.model_directory import (
     validate_weights_directory,
 )
 from rllib_gigpo.rl_modules.model_inputs import ModelInputs, text_inputs
-from rllib_gigpo.rl_modules.sharded_network import is_sharded
+from rllib_gigpo.rl_modules.sharded_network import is_sharded, read_weights_of
 from rllib_gigpo.rl_modules.shared_prefix_attention import (
     SHARED_PREFIXES,
     can_share_prefixes,
     enable_shared_prefixes,
 )
+from rllib_gigpo.rl_modules.weight_files import open_weight_files
 from rllib_gigpo.rl_modules.weights import array_to_tensor, get_weights, set_weights, tensor_to_array
 from rllib_gigpo.rl_modules.weights_folder import WeightsFolderRLModule
 
@@ -136,7 +137,8 @@ class CausalLMRLModule(WeightsFolderRLModule):
         return self.lm
 
     def load_base(self) -> PreTrainedModel:
-        """The model at `model_path`, without an adapter, on the CPU."""
+        """The model at `model_path`, without an adapter, on the CPU; within `torch.device("meta")` as `load_causal_lm`
+        makes it there."""
         return load_causal_lm(
             self.model_config[MODEL_PATH],
             dtype=self.model_config.get(DTYPE, "float32"),
@@ -258,6 +260,9 @@ class CausalLMRLModule(WeightsFolderRLModule):
             set_weights(self.lm, {name: tensor_to_array(tensor) for name, tensor in tensors.items()})
             return
         validate_weights_directory(directory)
+        if is_sharded(self.lm) and (files := open_weight_files(directory)) is not None:
+            read_weights_of(self.lm, files, allow_unexpected=False)
+            return
         # Through transformers rather than by reading the files: it may store a model under other names than it runs it.
         saved = load_causal_lm(directory, dtype=self.model_config.get(DTYPE, "float32"), allow_unexpected=False)
         set_weights(self.lm, get_weights(saved))

@@ -84,12 +84,31 @@ def add_adapter(lm: PreTrainedModel, settings: LoraSettings, *, model_path: str,
         fan_in_fan_out=any(_is_conv1d(module) for module in lm.modules()),
     )
     # peft draws from torch's global generator.
-    with torch.random.fork_rng(devices=[]):
+    with torch.device("cpu"), torch.random.fork_rng(devices=[]), _stand_ins_on_cpu(lm):
         torch.default_generator.manual_seed(settings.seed)
         inject_adapter_in_model(config, lm, adapter_name=_ADAPTER)
     for name, parameter in lm.named_parameters():
         if is_adapter_weight(name):
             parameter.data = parameter.data.float()
+
+
+@contextmanager
+def _stand_ins_on_cpu(lm: PreTrainedModel) -> Iterator[None]:
+    """Within it weights on the meta device have others of their shapes on the CPU in their place, which take no memory:
+    peft puts an adapter where its layer is, and on the meta device its random half would be lost."""
+    import torch
+
+    held = [(part, name, weight) for part in lm.modules() for name, weight in part._parameters.items()]
+    held = [(part, name, weight) for part, name, weight in held if weight is not None and weight.is_meta]
+    for part, name, weight in held:
+        stand_in = torch.zeros((), dtype=weight.dtype).expand(weight.shape)
+        part._parameters[name] = torch.nn.Parameter(stand_in, weight.requires_grad)
+    try:
+        yield
+    finally:
+        for part, name, weight in held:
+            weight.requires_grad_(part._parameters[name].requires_grad)
+            part._parameters[name] = weight
 
 
 def has_adapter(lm: torch.nn.Module) -> bool:
@@ -100,6 +119,11 @@ def has_adapter(lm: torch.nn.Module) -> bool:
 def is_adapter_weight(name: str) -> bool:
     """Whether a parameter of a model with an adapter, of this name, belongs to the adapter."""
     return f".lora_A.{_ADAPTER}." in name or f".lora_B.{_ADAPTER}." in name
+
+
+def base_name(name: str) -> str:
+    """The name that a weight has without an adapter, whichever layers that goes to."""
+    return name.replace(".base_layer.", ".")
 
 
 @contextmanager

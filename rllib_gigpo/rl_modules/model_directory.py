@@ -89,6 +89,10 @@ def load_causal_lm(
     """The language model of a model directory, on the CPU, in training mode, without dropout; of a vision-language
     model, with its vision tower.
 
+    Within `torch.device("meta")` its parameters are on the meta device, to be read later by those who then have the
+    right part of them (see `rllib_gigpo.rl_modules.sharded_network.read_missing_weights`). Buffers that are in no file
+    have their values on the CPU. A model that cannot be read in parts is read here and now, whole.
+
     Args:
         path: The model directory.
         dtype: Type of every weight: "float32", "bfloat16" or "float16".
@@ -106,9 +110,21 @@ def load_causal_lm(
     import torch
     from transformers.utils import logging
 
+    options: dict[str, Any] = {} if attn_implementation is None else {"attn_implementation": attn_implementation}
+    if torch.get_default_device().type == "meta":
+        from rllib_gigpo.rl_modules.weight_files import open_weight_files  # which imports this module
+
+        if open_weight_files(path) is not None:
+            lm = causal_lm_skeleton(path, dtype=getattr(torch, dtype), **options)
+            _make_buffers(lm)
+            _remove_dropout(lm)
+            return lm.train()
+        with torch.device("cpu"):
+            return load_causal_lm(
+                path, dtype=dtype, attn_implementation=attn_implementation, allow_unexpected=allow_unexpected
+            )
     # Every learner and runner process would draw one into the log.
     logging.disable_progress_bar()
-    options: dict[str, Any] = {} if attn_implementation is None else {"attn_implementation": attn_implementation}
     lm, report = _auto_class(path).from_pretrained(
         str(path),
         dtype=getattr(torch, dtype),
@@ -134,9 +150,13 @@ def load_causal_lm(
     return lm.train()
 
 
-def causal_lm_skeleton(path: str | Path) -> PreTrainedModel:
+def causal_lm_skeleton(path: str | Path, **options: Any) -> PreTrainedModel:
     """The language model of a model directory without its weights: on the meta device, where nothing takes memory and
     nothing can be computed.
+
+    Args:
+        path: The model directory.
+        options: `dtype` and `attn_implementation`, as transformers' `from_config` takes them.
 
     Raises:
         ImportError: A broken torchvision (see `check_torchvision`).
@@ -147,7 +167,7 @@ def causal_lm_skeleton(path: str | Path) -> PreTrainedModel:
 
     config = AutoConfig.from_pretrained(str(path), trust_remote_code=False, local_files_only=True)
     with torch.device("meta"):
-        lm = _auto_class(path).from_config(config, trust_remote_code=False)
+        lm = _auto_class(path).from_config(config, trust_remote_code=False, **options)
     if (Path(path) / "generation_config.json").is_file():
         lm.generation_config = GenerationConfig.from_pretrained(str(path), local_files_only=True)
     return lm
@@ -187,6 +207,20 @@ def _auto_class(path: str | Path) -> Any:
     if config not in MODEL_FOR_CAUSAL_LM_MAPPING and config in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING:
         return AutoModelForImageTextToText
     return AutoModelForCausalLM
+
+
+def _make_buffers(lm: PreTrainedModel) -> None:
+    """Computes the buffers of a model on the meta device that no file has, such as the frequencies of rotary positions,
+    on the CPU: in the way of transformers when it loads one, which has to make them too."""
+    import torch
+
+    for name, buffer in list(lm.named_non_persistent_buffers()):
+        module, _, leaf = name.rpartition(".")
+        lm.get_submodule(module).register_buffer(leaf, torch.empty_like(buffer, device="cpu"), persistent=False)
+    for weight in lm.state_dict(keep_vars=True).values():
+        weight._is_hf_initialized = True
+    with torch.device("cpu"):
+        lm.initialize_weights()
 
 
 def _remove_dropout(lm: PreTrainedModel) -> None:

@@ -11,7 +11,7 @@ from ray.rllib.utils.annotations import override
 
 from rllib_gigpo.rl_modules.causal_lm_rl_module import ATTN_IMPLEMENTATION, DTYPE, LORA, MODEL_PATH
 from rllib_gigpo.rl_modules.critic_rl_module import CriticRLModule
-from rllib_gigpo.rl_modules.lora import is_adapter_weight
+from rllib_gigpo.rl_modules.lora import base_name, is_adapter_weight
 
 
 class SharedBaseMultiRLModule(MultiRLModule):
@@ -37,16 +37,11 @@ class SharedBaseMultiRLModule(MultiRLModule):
 def share_base_weights(owner: torch.nn.Module, other: torch.nn.Module) -> None:
     """Puts the base weights of `owner` into `other` in place of its own equal ones; both have a LoRA adapter over the
     same model, which is never trained."""
-    weights = {_base_name(name): weight for name, weight in owner.named_parameters(remove_duplicate=False)}
+    weights = {base_name(name): weight for name, weight in owner.named_parameters(remove_duplicate=False)}
     for name, _ in list(other.named_parameters(remove_duplicate=False)):
         if not is_adapter_weight(name):
             layer, _, leaf = name.rpartition(".")
-            other.get_submodule(layer).register_parameter(leaf, weights[_base_name(name)])
-
-
-def _base_name(name: str) -> str:
-    """The name that a weight has without an adapter, whichever layers that goes to."""
-    return name.replace(".base_layer.", ".")
+            other.get_submodule(layer).register_parameter(leaf, weights[base_name(name)])
 
 
 def _base_model(module: RLModule) -> Hashable | None:

@@ -1,7 +1,9 @@
-"""On CUDA too, recomputed layers, compiled models and shared prefixes change what an update costs, not what it does."""
+"""On CUDA too, recomputed layers, compiled models, an offloaded reference and shared prefixes change what an update
+costs, not what it does."""
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -63,6 +65,27 @@ def test_a_compiled_model_gives_the_same_update(tiny_model: Path, record_propert
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] > graphs
     record_property("weights_gap_max", max_difference(plain, compiled))
     assert max_difference(plain, compiled) <= 1e-5
+
+
+def test_an_offloaded_reference_gives_the_same_update_and_leaves_the_device(
+    model_directory: Path, record_property: Record
+) -> None:
+    rows = random_rows(30)
+    weights, left = {}, {}
+    for offload in (False, True):
+        group = learner_on_gpu(model_directory, kl_coeff=0.5, lr=0.01, offload_reference=offload)
+        before = weights_of(group)
+        update(group, rows)
+        weights[offload] = weights_of(group)
+        left[offload] = torch.cuda.memory_allocated()
+        of_model = sum(array.nbytes for array in weights[offload].values())
+        assert max_difference(before, weights[offload]) > 1e-4
+        del group
+        gc.collect()
+    record_property("weights_gap_max", max_difference(weights[False], weights[True]))
+    record_property("bytes_freed_of_reference", (left[False] - left[True]) / of_model)
+    assert max_difference(weights[False], weights[True]) <= 1e-5
+    assert left[False] - left[True] > 0.9 * of_model
 
 
 @pytest.mark.parametrize("model", ["tiny", "embedded"])

@@ -20,7 +20,7 @@ from rllib_gigpo.cli.example_header import example_header
 from rllib_gigpo.cli.main import app
 from rllib_gigpo.env_adapters import embedded_model_path
 from rllib_gigpo.planning import PlanRefusedError, plan
-from rllib_gigpo.planning.memory import GIB, TrainingSettings, learner_memory, saved_bytes_per_token
+from rllib_gigpo.planning.memory import GIB, TrainingSettings, learner_memory, offloaded_bytes, saved_bytes_per_token
 from rllib_gigpo.planning.model_dimensions import PUBLIC_MODELS, model_dimensions
 from tests.tiny_models import save_tiny_vlm
 
@@ -79,6 +79,22 @@ def test_a_vision_tower_is_counted_and_a_frozen_one_takes_its_weights_alone(mode
     assert trained.weights == frozen.weights
     assert trained.gradients - frozen.gradients == 4 * found.vision
     assert trained.optimizer - frozen.optimizer == 8 * found.vision
+
+
+def test_an_offloaded_reference_takes_the_room_of_activations_and_host_memory() -> None:
+    small = replace(SETTINGS, micro_batch_tokens=256, max_tokens=256)
+    on_gpu, offloaded = (learner_memory(replace(small, offloads_reference=offload)) for offload in (False, True))
+    weights = 4 * SETTINGS.model.num_parameters()
+    assert on_gpu.reference == weights > on_gpu.activations
+    assert on_gpu.total - offloaded.total == on_gpu.activations
+    large = replace(SETTINGS, offloads_reference=True)
+    assert learner_memory(large).reference == 0
+    spread = replace(SETTINGS, offloads_reference=True, shards=4)
+    assert learner_memory(spread).reference == 0
+    assert offloaded_bytes(spread) == -(-weights // 4)
+    assert offloaded_bytes(large) == weights
+    for nothing in ({"offloads_reference": False}, {"has_reference": False}, {"lora_rank": 8}):
+        assert offloaded_bytes(replace(SETTINGS, **{"offloads_reference": True, **nothing})) == 0
 
 
 @pytest.mark.parametrize(
