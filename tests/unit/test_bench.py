@@ -68,3 +68,36 @@ def test_the_exit_code_tells_whether_a_ratio_has_fallen(
     marked = [line for line in capsys.readouterr().out.splitlines() if "MISSED" in line]
     assert len(marked) == (missed is not None)
     assert all(missed in line for line in marked if missed)
+
+
+ADVANTAGES = {
+    "grouping and GiGPO, 102,400 rows: plain for ours": 30.0,
+    "similarity grouping, indel, 6,400 rows: plain for ours": 150.0,
+    "growth from 6,400 to 102,400 rows": 16.5,
+    "growth from 40,000 to 1,000,000 rows": 29.0,
+}
+SHARES = {"EZPoints, embedded: sample": 0.6, "EZPoints, embedded: credit": 0.007, "EZPoints, embedded: overhead": 0.05}
+
+
+@pytest.mark.parametrize(
+    ("script", "ratios", "missed"),
+    [
+        ("advantages", ADVANTAGES, 0),
+        ("advantages", ADVANTAGES | {"growth from 6,400 to 102,400 rows": 21.0}, 1),
+        ("advantages", ADVANTAGES | {"similarity grouping, indel, 6,400 rows: plain for ours": 40.0}, 1),
+        ("iteration", SHARES, 0),
+        ("iteration", SHARES | {"EZPoints, embedded: overhead": 0.2, "EZPoints, embedded: credit": 0.1}, 2),
+        ("iteration_law", {"EZPoints, embedded": 0.95}, 0),
+        ("iteration_law", {"EZPoints, embedded": 0.7, "Household, embedded": 1.3}, 2),
+        ("weight_delivery", {"EZPoints, embedded": 18.0, "SmolLM2-135M": 1.8}, 0),
+        ("weight_delivery", {"SmolLM2-135M": 4.0}, 1),
+        ("start_up", {"one process": 1.3, "rllib --help": 3.2}, 0),
+        ("start_up", {"one process": 3.0, "rllib --help": 3.2}, 1),
+    ],
+)
+def test_figures_of_a_table_of_ratios_have_limits(
+    bench: Any, script: str, ratios: dict[str, float], missed: int
+) -> None:
+    figures = list(bench.FIGURES[script]({"ratios": ratios}))
+    assert figures
+    assert sum(not figure.holds for figure in figures) == missed
