@@ -29,6 +29,7 @@ from rllib_gigpo.failures import failure_of
 from rllib_gigpo.inference.engines import build_engines
 from rllib_gigpo.inference.weights_probe import Probe
 from rllib_gigpo.rl_modules.causal_lm_facade import facade_spec
+from rllib_gigpo.unfilled_memory import leave_new_tensors_unfilled
 
 
 class GroupEnvRunner(SingleAgentEnvRunner):
@@ -37,6 +38,7 @@ class GroupEnvRunner(SingleAgentEnvRunner):
     env: EnvironmentPool | None
 
     def __init__(self, *, config: Any, **kwargs: Any):
+        leave_new_tensors_unfilled()
         super().__init__(config=config, **kwargs)
         assert self.env is not None
         self._rollout = self._make_rollout(self.env)

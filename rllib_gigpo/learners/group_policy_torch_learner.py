@@ -37,6 +37,7 @@ from rllib_gigpo.learners.sharded_torch_learner import ShardedTorchLearner
 from rllib_gigpo.learners.update_metrics import MiniBatchCounts, MiniBatchMetrics
 from rllib_gigpo.rl_modules.sharded_network import whole
 from rllib_gigpo.rows import TokenRowBatch, TokenRows
+from rllib_gigpo.unfilled_memory import leave_new_tensors_unfilled
 
 UPDATE_SECONDS = "update_seconds"
 
@@ -59,6 +60,7 @@ class GroupPolicyTorchLearner(ShardedTorchLearner):
 
     @override(TorchLearner)
     def build(self) -> None:
+        leave_new_tensors_unfilled()
         super().build()
         # RLlib compiles the modules of a MultiRLModule only where that itself is a TorchRLModule, which it never is.
         if self._torch_compile_forward_train:

@@ -181,6 +181,12 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others(model_dire
     assert max_difference(first, other) > 0
 
 
+def test_new_tensors_are_not_filled_where_a_seed_makes_torch_deterministic(model_directory: Path) -> None:
+    build_learner_group(model_directory, seed=5)
+    assert torch.are_deterministic_algorithms_enabled()
+    assert not torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
+
+
 def test_with_several_steps_the_ratio_is_to_the_policy_before_the_first(model_directory: Path) -> None:
     rows = random_rows(16)
     group = build_learner_group(model_directory, num_minibatches=2, lr=1.0)
