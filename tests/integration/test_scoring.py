@@ -35,7 +35,7 @@ def test_every_learner_is_asked_for_every_module_also_without_rows_of_it(monkeyp
 
     monkeypatch.setattr(scoring, "call_remote_learners", call)
     monkeypatch.setattr(scoring.ray, "put", lambda batch: batch)
-    scored = scoring.score_rows(TwoLearners(), rows, [scoring.OLD_LOGP])  # type: ignore[arg-type]
+    scored = scoring.score_rows(TwoLearners(), rows, [scoring.OLD_LOGP])
     # In one order: sharded models are gone through one after another.
     assert asked == [["a", "b"], ["a", "b"]]
     np.testing.assert_array_equal(scored.old_logp, rows.rollout_logp)
