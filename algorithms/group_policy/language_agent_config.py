@@ -272,8 +272,9 @@ class LanguageAgentConfig(AlgorithmConfig):
             mixed_precision: Sharded models compute in bfloat16; weights and optimizer stay as `model_dtype` says.
             offload_reference: Keeps the reference policy of a KL term in host memory, and has it on the learner's
                 device only while it scores.
-            learner_stall_timeout_s: An update or a scoring in which no learner has got any further for so long, in
-                seconds, is an error that says where they stand. None: it is waited for without end.
+            learner_stall_timeout_s: An update, a scoring, or a gathering of what is sharded, in which no learner has
+                got any further for so long, in seconds, is an error that says where they stand. None: it is waited for
+                without end.
             kwargs: RLlib's own: `num_learners`, `num_gpus_per_learner` and others.
         """
         check_keyword_arguments("learners", super().learners, kwargs, LanguageAgentConfig.learners)

@@ -35,12 +35,15 @@ def score_rows(learner_group: LearnerGroup, rows: TokenRows, scores: Collection[
     Raises:
         RuntimeError: A remote learner failed, or they get no further; see `call_remote_learners`.
     """
+    modules = rows.rows_of_modules(DEFAULT_MODULE_ID).keys()
     if learner_group.is_local:
         shards = [np.arange(len(rows))]
-        answers = [learner_group._learner.score(_batch(rows), scores)]
+        answers = [learner_group._learner.score(_batch(rows, modules), scores)]
     else:
         shards = shard_indices(rows, len(learner_group))
-        arguments = [{"batch": ray.put(_batch(rows.take(shard))), "columns": tuple(scores)} for shard in shards]
+        arguments = [
+            {"batch": ray.put(_batch(rows.take(shard), modules)), "columns": tuple(scores)} for shard in shards
+        ]
         answers = call_remote_learners(learner_group, "score", arguments, action="scoring")
     columns = {name: np.empty(rows.num_response_tokens, np.float32) for name in scores}
     for shard, answer in zip(shards, answers, strict=True):
@@ -51,5 +54,7 @@ def score_rows(learner_group: LearnerGroup, rows: TokenRows, scores: Collection[
     return rows.with_response_columns(**columns)
 
 
-def _batch(rows: TokenRows) -> TokenRowBatch:
-    return TokenRowBatch(rows.by_module(DEFAULT_MODULE_ID), env_steps=len(rows))
+def _batch(rows: TokenRows, modules: Collection[str]) -> TokenRowBatch:
+    """The rows of all `modules`, also of those without any here: through a sharded model all learners go, or none."""
+    of_modules = {id_: TokenRows.from_lists([], [], []) for id_ in modules} | rows.by_module(DEFAULT_MODULE_ID)
+    return TokenRowBatch(of_modules, env_steps=len(rows))

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import json
 import re
+import string
+import sys
+from array import array
 from itertools import product
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -18,10 +21,12 @@ if TYPE_CHECKING:
 
 # Not where white space is next to the newline: what becomes of a run of it depends on what follows the run.
 _BETWEEN_LINES = re.compile(r"(?<=\S\n)(?=\S)")
-_LINES_KEPT = 65_536
+# Of what a process remembers of a tokenizer, with which it begins anew then. Lines may be of any length.
+_BYTES_KEPT = 32 * 2**20
 _WORD_SPLITTERS = {"Split", "ByteLevel", "Digits"}
-# Characters of every kind that the patterns of word splitters tell apart.
-_PROBES = ("a", "Z", "1", ".", ",", "<", ">", "'s", "-", '"', "é", "字", "\u0301", "😀", "_", "|")
+# Characters of every kind that the patterns of word splitters tell apart, and those that one may name: a word of GPT-4o
+# goes on with "/" behind a newline.
+_PROBES = (*string.punctuation, "a", "Z", "1", "'s", "é", "字", "あ", "한", "。", "½", "\u0301", "😀")
 
 
 class _Memory:
@@ -30,13 +35,22 @@ class _Memory:
     Attributes:
         num_tokens: Of its vocabulary: with another one, nothing of this counts.
         by_line: Whether the ids of its lines are those of a text.
-        lines: Ids by line.
+        lines: Ids by line, int32.
+        num_bytes: Of lines and their ids.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase):
         self.num_tokens = len(tokenizer)
         self.by_line = _splits_at_newlines(tokenizer)
-        self.lines: dict[str, list[int]] = {}
+        self.lines: dict[str, array[int]] = {}
+        self.num_bytes = 0
+
+    def keep(self, line: str, ids: array[int]) -> None:
+        if self.num_bytes >= _BYTES_KEPT:
+            self.lines.clear()
+            self.num_bytes = 0
+        self.lines[line] = ids
+        self.num_bytes += sys.getsizeof(line) + sys.getsizeof(ids)
 
 
 _memories: WeakKeyDictionary[PreTrainedTokenizerBase, _Memory] = WeakKeyDictionary()
@@ -54,9 +68,8 @@ def encode_text(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
     for line in _BETWEEN_LINES.split(text):
         of_line = memory.lines.get(line)
         if of_line is None:
-            if len(memory.lines) == _LINES_KEPT:
-                memory.lines.clear()
-            of_line = memory.lines[line] = tokenizer.encode(line, add_special_tokens=False)
+            of_line = array("i", tokenizer.encode(line, add_special_tokens=False))
+            memory.keep(line, of_line)
         ids += of_line
     return ids
 
@@ -78,9 +91,10 @@ def _splits_at_newlines(tokenizer: PreTrainedTokenizerBase) -> bool:
     def words(text: str) -> list[str]:
         return [word for word, _ in backend.pre_tokenizer.pre_tokenize_str(text)]
 
-    # Merges stay within words.
-    lines = ((f"{one}\n", other) for one, other in product(_PROBES, _PROBES))
-    return all(words(line + after) == words(line) + words(after) for line, after in lines)
+    # Merges stay within words. An added token is none: behind one, a newline is the first character.
+    lines = {f"{one}\n": words(f"{one}\n") for one in ("", *_PROBES)}
+    others = {other: words(other) for other in _PROBES}
+    return all(words(line + other) == lines[line] + others[other] for line, other in product(lines, others))
 
 
 def _parts(component: Any, name: str) -> list[dict[str, Any]]:

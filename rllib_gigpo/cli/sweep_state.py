@@ -76,7 +76,9 @@ def restore_state(run_dir: Path) -> None:
     if not archive.is_file():
         return
     with zipfile.ZipFile(archive) as file:
-        _mend_trials(run_dir, Path(file.read(_STAGING).decode()))
+        # An archive of an earlier version does not say where.
+        staging = Path(file.read(_STAGING).decode()) if _STAGING in file.namelist() else None
+        _mend_trials(run_dir, staging)
         if _is_whole(run_dir):
             return
         for path in _parts(run_dir):
@@ -84,20 +86,21 @@ def restore_state(run_dir: Path) -> None:
         file.extractall(run_dir, [name for name in file.namelist() if name != _STAGING])
 
 
-def _mend_trials(run_dir: Path, staging: Path) -> None:
-    """Makes the files in the trials' folders whole."""
+def _mend_trials(run_dir: Path, staging: Path | None) -> None:
+    """Makes the files in the trials' folders whole, where `staging`, if it is known, still has what they lack."""
     for path in sorted(run_dir.glob("*/*")):
-        source = staging / path.relative_to(run_dir)
         if not path.is_file():
             continue
-        if path.name in _LOGS:
-            content = path.read_bytes()
-            if not content.endswith(b"\n"):
-                # A log may be ahead of the state, and then has an iteration that will be trained again.
-                written = source.read_bytes() if source.is_file() else content
-                _replace(path, written[: written.rfind(b"\n") + 1])
-        elif source.is_file() and source.stat().st_size > path.stat().st_size:
-            _replace(path, source.read_bytes())
+        content = path.read_bytes()
+        source = None if staging is None else staging / path.relative_to(run_dir)
+        has_more = source is not None and source.is_file() and source.stat().st_size > len(content)
+        written = source.read_bytes() if source is not None and has_more else content
+        if path.name not in _LOGS:
+            if has_more:
+                _replace(path, written)
+        elif not content.endswith(b"\n"):
+            # A log may be ahead of the state, and then has an iteration that will be trained again.
+            _replace(path, written[: written.rfind(b"\n") + 1])
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any
+
+from rllib_gigpo.installed import is_installed
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Tracking:
             ("--wandb-project", self.wandb_project, "wandb"),
             ("--mlflow-experiment", self.mlflow_experiment, "mlflow"),
         ):
-            if value is not None and find_spec(package) is None:
+            if value is not None and not is_installed(package):
                 raise ValueError(f"{option} needs the package {package}: pip install {package}")
 
     def callbacks(self, group: str) -> list[Any]:

@@ -61,7 +61,7 @@ class TrialOutcome:
             "trial": self.name,
             "parameters": self.parameters,
             "metrics": numbers(self.metrics),
-            "score": self.score,
+            "score": None if self.score is None or math.isinf(self.score) else self.score,
             "checkpoints": list(self.checkpoints),
             "error": self.error,
         }

@@ -145,7 +145,10 @@ class InferenceEngine(RolloutEngine, Protocol):
     weights_version: int
 
     def deliver(self, weights: dict[str, Any], version: int) -> None:
-        """Takes new weights; every later `Generation` carries `version`. Never called while a client is open."""
+        """Takes new weights; every later `Generation` carries `version`. Never called while a client is open.
+
+        The arrays may be the learner's own, which its next update changes: an engine copies what it keeps.
+        """
         ...
 
     def probe(self, probe: Probe) -> np.ndarray:

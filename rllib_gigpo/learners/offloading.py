@@ -21,7 +21,8 @@ def on_device(network: torch.nn.Module, device: torch.device | str) -> Iterator[
     back: afterwards the network has the tensors again that it had before."""
     slots = list(_slots(network))
     # Tied weights are moved once.
-    moved = {id(tensor): tensor.detach().to(device, non_blocking=True) for _, _, tensor in slots}
+    tensors = {id(tensor): tensor for _, _, tensor in slots}
+    moved = {key: tensor.detach().to(device, non_blocking=True) for key, tensor in tensors.items()}
     for of_part, name, tensor in slots:
         of_part[name] = moved[id(tensor)]
     try:

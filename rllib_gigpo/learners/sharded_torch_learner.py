@@ -16,7 +16,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from transformers import PreTrainedModel
 
 from rllib_gigpo.inference.weights_probe import Probe
-from rllib_gigpo.learners.learner_progress import reported
+from rllib_gigpo.learners.learner_progress import count_pass, reported
 from rllib_gigpo.learners.optimizers import map_buffers
 from rllib_gigpo.rl_modules.causal_lm_rl_module import MODEL_PATH
 from rllib_gigpo.rl_modules.sharded_network import like, read_missing_weights, shard_network
@@ -92,6 +92,7 @@ class ShardedTorchLearner(TorchLearner):
         for module_id in self.policy_ids():
             probe = self.probe(module_id)
             self.module[module_id].gather(keep=keep)
+            count_pass()
             if keep:
                 self._gathered_probes[module_id] = probe
         if with_optimizers:
@@ -119,7 +120,7 @@ class ShardedTorchLearner(TorchLearner):
         return {
             name: {
                 "module_id": self._optimizer_name_to_module[name],
-                "state": map_buffers(lambda _, buffer: tensor_to_array(buffer), optimizer.state_dict()),
+                "state": map_buffers(_whole_buffer, optimizer.state_dict()),
             }
             for name, optimizer in self._named_optimizers.items()
         }
@@ -148,3 +149,8 @@ class ShardedTorchLearner(TorchLearner):
             return like(params[index].detach(), buffer) if is_spread else buffer
 
         return map_buffers(part, state)
+
+
+def _whole_buffer(_: int, buffer: torch.Tensor) -> np.ndarray:
+    count_pass()  # of a large model, all buffers together take longer than learners may be silent
+    return tensor_to_array(buffer)

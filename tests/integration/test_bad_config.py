@@ -342,14 +342,14 @@ def test_a_whole_config_survives_the_way_through_a_dict():
 def test_what_the_vllm_engine_cannot_serve_is_refused_before_anything_starts(
     change: Any, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vllm_options, "find_spec", lambda name: object())
+    monkeypatch.setattr(vllm_options, "is_installed", lambda name: True)
     good_config().generation(engine="vllm").validate()
     with pytest.raises(ValueError, match=message):
         change(good_config().generation(engine="vllm")).validate()
 
 
 def test_the_vllm_engine_without_vllm_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vllm_options, "find_spec", lambda name: None)
+    monkeypatch.setattr(vllm_options, "is_installed", lambda name: False)
     with pytest.raises(ValueError, match=r"engine='vllm' needs vLLM, .* pip install 'rllib-gigpo\["):
         good_config().generation(engine="vllm").validate()
 
@@ -357,7 +357,7 @@ def test_the_vllm_engine_without_vllm_names_the_extra(monkeypatch: pytest.Monkey
 def test_a_model_without_a_tokenizer_is_refused_before_an_engine_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vllm_options, "find_spec", lambda name: object())
+    monkeypatch.setattr(vllm_options, "is_installed", lambda name: True)
     shutil.copytree(embedded_model_path("EZPoints"), tmp_path / "model")
     (tmp_path / "model" / "tokenizer.json").unlink()
     config = good_config().generation(engine="vllm").language_model(model_path=str(tmp_path / "model"))
@@ -366,7 +366,7 @@ def test_a_model_without_a_tokenizer_is_refused_before_an_engine_starts(
 
 
 def test_a_head_size_that_vllm_lacks_on_the_cpu_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vllm_options, "find_spec", lambda name: object())
+    monkeypatch.setattr(vllm_options, "is_installed", lambda name: True)
     shutil.copytree(embedded_model_path("EZPoints"), tmp_path / "model")
     config_file = tmp_path / "model" / "config.json"
     content = json.loads(config_file.read_text())

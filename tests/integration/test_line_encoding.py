@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
+from rllib_gigpo.agent_formats import line_encoding
 from rllib_gigpo.agent_formats.chat import encode_prompt
 from rllib_gigpo.agent_formats.line_encoding import _splits_at_newlines, encode_text
 from rllib_gigpo.env_adapters import embedded_model_path
@@ -21,6 +23,11 @@ pytestmark = pytest.mark.integration
 _LLAMA3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+# Of GPT-4o, with its slash behind newlines.
+_O200K = (
+    r"[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 _BYTES = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
 # Merges of newlines with what is beside them, so that a text taken apart at a wrong place has other ids.
@@ -69,12 +76,13 @@ def test_these_tokenizers_are_encoded_line_by_line(name: str) -> None:
     [
         _trained(pre_tokenizers.ByteLevel(add_prefix_space=True)),
         _trained(pre_tokenizers.Sequence([_BYTES])),
+        _trained(pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(_O200K), "isolated"), _BYTES])),
         _trained(pre_tokenizers.Metaspace()),
         _trained(pre_tokenizers.ByteLevel(add_prefix_space=False), normalizer=normalizers.Strip()),
         _trained(pre_tokenizers.ByteLevel(add_prefix_space=False), added=(AddedToken("<x>", lstrip=True),)),
         _trained(pre_tokenizers.ByteLevel(add_prefix_space=False), added=(AddedToken("<x>\n<y>"),)),
     ],
-    ids=["prefix-space", "words-span-lines", "metaspace", "strips", "added-lstrip", "added-newline"],
+    ids=["prefix-space", "words-span-lines", "slash", "metaspace", "strips", "added-lstrip", "added-newline"],
 )
 def test_others_encode_the_whole_text(tokenizer: Any) -> None:
     assert not _splits_at_newlines(tokenizer)
@@ -110,6 +118,18 @@ def test_a_token_that_is_added_later_is_heeded() -> None:
     tokenizer.add_tokens(["<new>"])
     assert encode_text(tokenizer, text) == tokenizer.encode(text, add_special_tokens=False)
     assert len(tokenizer) - 1 in encode_text(tokenizer, text)
+
+
+def test_what_is_remembered_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line_encoding, "_BYTES_KEPT", 4096)
+    tokenizer = _trained(pre_tokenizers.ByteLevel(add_prefix_space=False))
+    text = "\n".join(f"{number} " * 50 + "." for number in range(100))
+    for _ in range(2):
+        assert encode_text(tokenizer, text) == tokenizer.encode(text, add_special_tokens=False)
+    memory = line_encoding._memories[tokenizer]
+    assert 0 < len(memory.lines) < 20
+    # As much as is kept, and a line.
+    assert sum(sys.getsizeof(line) + sys.getsizeof(ids) for line, ids in memory.lines.items()) < 6000
 
 
 def test_smollm2_is_encoded_line_by_line() -> None:

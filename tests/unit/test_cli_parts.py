@@ -357,3 +357,9 @@ def test_the_best_trial_has_the_best_score_and_did_not_fail() -> None:
     assert best_trial(trials, "max") is trials[2]
     assert best_trial(trials, "min") is trials[0]
     assert best_trial(trials[1:2], "max") is None
+
+
+def test_an_infinite_score_counts_and_is_no_number_in_json() -> None:
+    trials = [outcome("a", 0.1), outcome("b", math.inf)]
+    assert best_trial(trials, "max") is trials[1]
+    assert [trial.to_json()["score"] for trial in trials] == [0.1, None]

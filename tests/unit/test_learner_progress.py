@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any
 
 import pytest
@@ -84,3 +85,18 @@ def test_passes_and_answers_are_progress(monkeypatch: pytest.MonkeyPatch) -> Non
     reports.now += 1
     with pytest.raises(LearnerStalled, match="learner 0 has got no further in its scoring"):
         watch.check([0])
+
+
+def test_a_report_that_cannot_be_stored_does_not_end_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    stored, numbers = threading.Event(), []
+
+    def put(key: bytes, value: bytes, namespace: bytes) -> None:
+        numbers.append(json.loads(value)["number"])
+        if len(numbers) < 3:
+            raise ConnectionError("a fake")
+        stored.set()
+
+    monkeypatch.setattr(learner_progress, "_internal_kv_put", put)
+    with learner_progress.reported("key", 0.001):
+        assert stored.wait(30)
+    assert numbers[:3] == [1, 2, 3]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -90,6 +91,8 @@ RESULTS = b'{"training_iteration": 1}\n{"training_iteration": 2}\n'
         (b"", RESULTS[:-5], RESULTS[:26]),
         (RESULTS[:-5], None, RESULTS[:26]),
         (b"", None, b""),
+        # The folder was lost, and begun anew.
+        (RESULTS[:-5], RESULTS[:10], RESULTS[:26]),
         # Whole, and as old as the state: what has come since is trained again.
         (RESULTS[:26], RESULTS, RESULTS[:26]),
     ],
@@ -108,6 +111,17 @@ def test_a_log_that_was_cut_off_is_taken_from_where_tune_copied_it_from(
     restore_state(run_dir)
     assert (run_dir / "trial" / log).read_bytes() == mended
     assert [path.name for path in (run_dir / "trial").iterdir()] == [log]
+
+
+def test_a_state_that_an_earlier_version_has_kept_is_restored(folders: tuple[Path, Path]) -> None:
+    _, run_dir = folders
+    with zipfile.ZipFile(run_dir / STATE_FILE, "w") as file:
+        file.writestr(STATE, "{}")
+    (run_dir / "trial").mkdir()
+    (run_dir / "trial" / "result.json").write_bytes(RESULTS[:-5])
+    restore_state(run_dir)
+    assert (run_dir / STATE).read_text() == "{}"
+    assert (run_dir / "trial" / "result.json").read_bytes() == RESULTS[:26]
 
 
 def test_other_files_of_a_trial_are_mended_where_they_are_shorter(folders: tuple[Path, Path]) -> None:

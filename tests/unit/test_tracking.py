@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from rllib_gigpo.algorithms.gigpo import GiGPOConfig
@@ -9,6 +11,7 @@ from rllib_gigpo.cli import tracking
 from rllib_gigpo.cli.experiment import Experiment
 from rllib_gigpo.cli.tracking import Tracking
 from rllib_gigpo.cli.train_options import TrainOptions
+from rllib_gigpo.installed import is_installed
 
 pytestmark = pytest.mark.unit
 
@@ -16,7 +19,7 @@ pytestmark = pytest.mark.unit
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if both packages were there."""
-    monkeypatch.setattr(tracking, "find_spec", lambda package: package)
+    monkeypatch.setattr(tracking, "is_installed", lambda package: True)
 
 
 @pytest.mark.usefixtures("installed")
@@ -36,9 +39,17 @@ def test_tracking_takes_tune() -> None:
 def test_a_package_that_is_not_installed_is_named(
     monkeypatch: pytest.MonkeyPatch, options: dict[str, str], package: str
 ) -> None:
-    monkeypatch.setattr(tracking, "find_spec", lambda name: None)
+    monkeypatch.setattr(tracking, "is_installed", lambda name: False)
     with pytest.raises(ValueError, match=f"needs the package {package}: pip install {package}"):
         Tracking(**options)
+
+
+def test_a_folder_without_a_package_in_it_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("a_folder", "a_package"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "a_package" / "__init__.py").touch()
+    assert [is_installed(name) for name in ("a_folder", "a_package", "nothing")] == [False, True, False]
 
 
 def test_without_options_there_is_no_callback() -> None:
