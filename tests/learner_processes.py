@@ -30,20 +30,22 @@ class Processes:
     def __init__(self, most: int):
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["tests.learner_processes", "tests.tiny_models", "tests.vision_cases", "peft"])
-        self._pool = ProcessPoolExecutor(most, mp_context=context)
+        # A process for each rank: DTensor remembers by the mesh which rows of a weight are its own, whatever the rank.
+        self._pools = [ProcessPoolExecutor(1, mp_context=context) for _ in range(most)]
 
     def call(self, num_learners: int, function: LearnerCall, *arguments: Any) -> list[Any]:
         """What `function` returns in each of so many processes."""
         with tempfile.TemporaryDirectory() as folder:
             calls = [
-                self._pool.submit(_with_group, Path(folder, "store"), num_learners, index, function, arguments)
-                for index in range(num_learners)
+                pool.submit(_with_group, Path(folder, "store"), num_learners, index, function, arguments)
+                for index, pool in enumerate(self._pools[:num_learners])
             ]
             return [call.result(timeout=600) for call in calls]
 
     def close(self) -> None:
         """Ends the processes."""
-        self._pool.shutdown(cancel_futures=True)
+        for pool in self._pools:
+            pool.shutdown(cancel_futures=True)
 
 
 @contextmanager
