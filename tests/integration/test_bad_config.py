@@ -126,7 +126,7 @@ def test_the_good_config_is_good():
             "evaluation_config: .*did you mean 'temperature'",
         ),
         (lambda c: c.evaluation(evaluation_config={"temperature": -2}), "evaluation_config: temperature is -2"),
-        (lambda c: c.evaluation(evaluation_config={"env_config": {"max_steps": 3}}), "env_config has no effect.*temperature"),
+        (lambda c: c.evaluation(evaluation_config={"env_config": {"max_steps": 3}}), "env_config has no effect"),
         (lambda c: c.evaluation(evaluation_config={"top_p": "all"}), "evaluation_config: top_p='all' must be"),
         (lambda c: c.evaluation(evaluation_config={"explore": False}), "explore=False.*temperature=0"),
         (lambda c: c.evaluation(evaluation_config=5), "evaluation_config=5 must be a dict"),
