@@ -262,12 +262,14 @@ def token_entropy(logits: Tensor, temperature: float = 1.0) -> Tensor:
         ValueError: `temperature` is not positive.
     """
     rows_per_chunk = max(1, _ENTROPY_CHUNK_ELEMENTS // logits.shape[-1])
-    # entr(p) = −p·log p with entr(0) = 0, so a logit of −inf (a forbidden token) is no NaN.
-    chunks = [
-        torch.special.entr(torch.softmax(_tempered(chunk, temperature), dim=-1)).sum(-1)
-        for chunk in logits.split(rows_per_chunk)
-    ]
-    return torch.cat(chunks)
+    return torch.cat([_entropy(_tempered(chunk, temperature)) for chunk in logits.split(rows_per_chunk)])
+
+
+def _entropy(logits: Tensor) -> Tensor:
+    log_probs = torch.log_softmax(logits, dim=-1)
+    # `torch.special.entr` of the probabilities takes two and a half times as long on a CPU. The bound is for a logit of
+    # −inf, a forbidden token: 0 · −inf would be NaN.
+    return -torch.linalg.vecdot(log_probs.exp(), log_probs.clamp_min(torch.finfo(log_probs.dtype).min))
 
 
 def _tempered(logits: Tensor, temperature: float) -> Tensor:
