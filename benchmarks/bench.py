@@ -100,7 +100,7 @@ FIGURES: dict[str, Callable[[dict[str, Any]], Iterator[Figure]]] = {
     "weight_delivery": weight_delivery,
     "start_up": start_up,
 }
-WITHOUT_MODEL = ("advantages", "start_up")
+WITHOUT_MODEL = ("advantages", "iteration_law", "start_up")
 
 
 def main() -> int:
