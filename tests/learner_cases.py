@@ -58,30 +58,9 @@ _CRITIC_SETTINGS: dict[str, Any] = {
 }
 
 
-def build_learner_group(
-    model_directory: Path,
-    *,
-    num_learners: int = 0,
-    dtype: Any = "float32",
-    lora: LoraSettings | None = None,
-    critic: bool = False,
-    freeze_vision_tower: bool = False,
-    gradient_checkpointing: bool = False,
-    share_prefixes: bool = True,
-    **settings: Any,
-) -> LearnerGroup:
-    """A learner group over the model of a directory; `settings` replace the defaults above."""
-    config, spec = learner_parts(
-        model_directory,
-        num_learners=num_learners,
-        dtype=dtype,
-        lora=lora,
-        critic=critic,
-        freeze_vision_tower=freeze_vision_tower,
-        gradient_checkpointing=gradient_checkpointing,
-        share_prefixes=share_prefixes,
-        **settings,
-    )
+def build_learner_group(model_directory: Path, **settings: Any) -> LearnerGroup:
+    """A learner group over the model of a directory; `settings` as of `learner_parts`."""
+    config, spec = learner_parts(model_directory, **settings)
     group_class = LearnerGroup if config.sharding is None else ShardedLearnerGroup
     return group_class(config=config, module_spec=spec)
 
