@@ -2,11 +2,14 @@
 
     python benchmarks/rollout_engine.py [--smollm2 models/smollm2-135m-instruct] [--json rollout_engine.json]
 
-An env runner rolls out groups with the engine `hf`; what each trajectory asks is written down, and the engine is asked
-the same again without environments, prompts and parsers, as many trajectories at a time. Seeds are the same, so are the
-tokens: that is checked. Both take turns; the CPU time of one is compared with that of the other of the same turn. Then
-the shares of the env runner's CPU time, and how many of the prompts' tokens a tokenizer has written, the others being
-remembered.
+An env runner rolls out groups; what each trajectory asks is written down, and the engine is asked the same again
+without environments, prompts and parsers, as many trajectories at a time. Both take turns; tokens per CPU second of one
+are compared with those of the other of the same turn. Then the shares of the env runner's CPU time, and how many of the
+prompts' tokens a tokenizer has written, the others being remembered.
+
+With the engine `hf` seeds are the same, and so are the tokens: that is checked. With `vllm`, where it is installed,
+SmolLM2 is measured too. The CPU time is then that of this process and of vLLM's. All prompts are in its prefix cache by
+the first turn, as those of a training are not: the shares of the env runner are the largest that they can be.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import importlib.util
 import json
 import statistics
 import time
@@ -22,6 +26,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import torch
 from machine import this_machine
 
@@ -35,6 +40,7 @@ from rllib_gigpo.env_runners.group_rollout import GroupRollout
 from rllib_gigpo.env_runners.rollout_plan import GroupPlan, RolloutPlan
 from rllib_gigpo.inference.hf_engine import HFEngine
 from rllib_gigpo.inference.protocol import GenerationRequest, SamplingParams
+from rllib_gigpo.inference.vllm_engine import VLLMEngine
 
 PARTS = ("engine", "prompts", "tokens", "parsing", "environment")
 EXAMPLES = [
@@ -44,7 +50,7 @@ EXAMPLES = [
 
 
 class Clock:
-    """CPU seconds of an env runner by part, while it is on; what one part calls counts for both."""
+    """CPU seconds of an env runner's thread by part, while it is on; what one part calls counts for both."""
 
     def __init__(self) -> None:
         self.seconds: Counter[str] = Counter()
@@ -75,10 +81,10 @@ class Clock:
 
     @contextlib.contextmanager
     def _counted(self, part: str) -> Iterator[None]:
-        began = time.process_time()
+        began = time.thread_time()
         yield
         if self.is_on:
-            self.seconds[part] += time.process_time() - began
+            self.seconds[part] += time.thread_time() - began
 
 
 class RecordedEngine:
@@ -114,18 +120,25 @@ async def ask_again(engine: Any, requests: dict[tuple[int, ...], list[Generation
     return sum(await asyncio.gather(*map(ask, clients, requests.values())))
 
 
+def cpu_seconds() -> float:
+    """Of this process, with all its threads, and of those that it has started."""
+    me = psutil.Process()
+    times = [process.cpu_times() for process in (me, *me.children(recursive=True))]
+    return sum(taken.user + taken.system for taken in times)
+
+
 def embedded(env: str) -> Any:
     config = GiGPOConfig().environment(env).language_model(model_path=str(embedded_model_path(env)))
     return config.generation(max_prompt_tokens=512, max_response_tokens=24)
 
 
-def smollm2(path: Path) -> Any:
+def smollm2(path: Path, engine: str) -> Any:
     return (
         GiGPOConfig()
         .environment("NumberLine", env_config={"max_position": 6, "max_steps": 3})
         .agent_format(prompt_template="{{ observation }}", examples=EXAMPLES)
         .language_model(model_path=str(path))
-        .generation(max_prompt_tokens=256, max_response_tokens=24)
+        .generation(engine=engine, max_prompt_tokens=256, max_response_tokens=24)
     )
 
 
@@ -148,18 +161,22 @@ def measured(name: str, config: Any, clock: Clock, *, groups: int, group_size: i
     prompt_tokens = sum(len(request.prompt_ids) for asked in requests.values() for request in asked)
 
     clock.seconds.clear()
-    whole, alone = [], []
+    rollouts, alone = [], []
     for _ in range(turns):
         clock.is_on = True
-        began = time.process_time()
-        episodes, _ = runner.sample(plan=plan)
-        whole.append(time.process_time() - began)
+        with spent() as of_rollout:
+            episodes, _ = runner.sample(plan=plan)
         clock.is_on = False
-        began = time.process_time()
-        tokens = asyncio.run(ask_again(engine, requests))
-        alone.append(time.process_time() - began)
-        sampled = sum(len(ids) for episode in episodes for ids in episode.get_extra_model_outputs(RESPONSE_IDS))
-        assert tokens == sampled, f"the engine alone sampled {tokens} tokens, in the env runner {sampled}"
+        with spent() as of_engine:
+            asked_tokens = asyncio.run(ask_again(engine, requests))
+        tokens = sum(len(ids) for episode in episodes for ids in episode.get_extra_model_outputs(RESPONSE_IDS))
+        assert isinstance(engine, VLLMEngine) or asked_tokens == tokens, f"alone {asked_tokens} tokens, else {tokens}"
+        rollouts.append((tokens, *of_rollout))
+        alone.append(asked_tokens / of_engine[0])
+    if isinstance(engine, VLLMEngine):  # has a process and a thread of its own
+        clock.seconds["engine"] = sum(seconds - of_thread for _, seconds, of_thread in rollouts)
+    speeds = [tokens / seconds for tokens, seconds, _ in rollouts]
+    whole = sum(seconds for _, seconds, _ in rollouts)
     runner.stop()
     return {
         "case": name,
@@ -167,11 +184,20 @@ def measured(name: str, config: Any, clock: Clock, *, groups: int, group_size: i
         "requests": sum(map(len, requests.values())),
         "prompt_tokens": prompt_tokens,
         "response_tokens": tokens,
-        "tokens_per_cpu_second": tokens / statistics.median(whole),
-        "of_engine_alone": statistics.median(one / other for one, other in zip(alone, whole, strict=True)),
-        "shares": {part: clock.seconds[part] / sum(whole) for part in PARTS},
+        "tokens_per_cpu_second": statistics.median(speeds),
+        "of_engine_alone": statistics.median(one / other for one, other in zip(speeds, alone, strict=True)),
+        "shares": {part: clock.seconds[part] / whole for part in PARTS},
         "written_share": sum(written) / prompt_tokens,
     }
+
+
+@contextlib.contextmanager
+def spent() -> Iterator[list[float]]:
+    """CPU seconds of what runs meanwhile: of all processes, and of this thread."""
+    seconds: list[float] = []
+    began, began_thread = cpu_seconds(), time.thread_time()
+    yield seconds
+    seconds += [cpu_seconds() - began, time.thread_time() - began_thread]
 
 
 @contextlib.contextmanager
@@ -219,7 +245,10 @@ def main() -> None:
         measured("Household", embedded("Household"), clock, **of_embedded),
     ]
     if arguments.smollm2:
-        results.append(measured("SmolLM2", smollm2(arguments.smollm2), clock, groups=1, group_size=4, turns=2))
+        one_group = {"groups": 1, "group_size": 4, "turns": 2}
+        results.append(measured("SmolLM2", smollm2(arguments.smollm2, "hf"), clock, **one_group))
+        if importlib.util.find_spec("vllm") is not None:
+            results.append(measured("SmolLM2, vllm", smollm2(arguments.smollm2, "vllm"), clock, **one_group))
     print_table(results)
     if arguments.json:
         arguments.json.write_text(json.dumps({"machine": this_machine(), "cases": results}, indent=2) + "\n")
