@@ -13,10 +13,12 @@
 #
 # PYTHON=python3.12       another interpreter (3.11 or newer)
 # JOBS=2                  runs of `make curves` at a time; each takes one core
+# WORKERS=2               of pytest; a core and 8 GB for each
 # TORCH="torch==2.13.0 --index-url ..."   another build of torch, any arguments of pip install
 
 PYTHON ?= python3
 JOBS ?= 1
+WORKERS ?= 2
 ENGINE ?= hf
 TORCH ?= torch==2.13.0
 BIN := .venv/bin
@@ -29,8 +31,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 train: venv $(filter vllm,$(ENGINE))
 	$(BIN)/rllib train file tuned_examples/gigpo/ezpoints_text_tiny.py --config '{"engine": "$(ENGINE)"}'
 
+# In order, so that modules that share a Ray follow one another.
 test: lint alfworld vllm
-	$(BIN)/python -m pytest tests/unit tests/integration tests/system
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder \
+		tests/unit tests/integration tests/system
 
 lint: venv
 	$(BIN)/ruff check .

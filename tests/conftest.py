@@ -1,8 +1,6 @@
 """Settings that hold for every test, before anything imports Ray or torch."""
 
 import os
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,12 +20,3 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     asked = config.option.markexpr
     others = {tier for tier in TIERS if tier != asked} if asked in TIERS else set()
     return True if collection_path.name in others and collection_path.parent.name == "tests" else None
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _no_ray_left_running() -> Iterator[None]:
-    """Building an algorithm starts Ray where there is none; the next module must be able to start its own."""
-    yield
-    ray = sys.modules.get("ray")
-    if ray is not None and ray.is_initialized():
-        ray.shutdown()

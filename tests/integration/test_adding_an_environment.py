@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import ray
 from typer.testing import CliRunner
 
 from rllib_gigpo import registry
@@ -28,7 +27,7 @@ def blocks(language: str) -> list[str]:
 
 
 @pytest.fixture
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def installed(ray_cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder on the path with the page's package, and its entry point as an installer writes it."""
     package, metadata = tmp_path / "my_package", tmp_path / "my_package-1.0.dist-info"
     package.mkdir()
@@ -40,10 +39,8 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     entry = toml.replace('[project.entry-points."', "[").replace('"]', "]").replace('"', "")
     (metadata / "entry_points.txt").write_text(entry)
     monkeypatch.syspath_prepend(str(tmp_path))
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, ignore_reinit_error=True)
     registry.register_with_ray()
     yield tmp_path
-    ray.shutdown()
     for name in [name for name in sys.modules if name.split(".")[0] == "my_package"]:
         del sys.modules[name]
 

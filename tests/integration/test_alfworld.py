@@ -307,6 +307,7 @@ def test_the_global_generator_is_left_alone(env: ALFWorld) -> None:
     assert random.getstate() == before
 
 
+@pytest.mark.usefixtures("ray_cluster")
 def test_gigpo_trains_on_it() -> None:
     """Games, prompts with history and credit through an iteration. The model is of another game and says nonsense."""
     config = small_config(group_size=2, groups_per_iteration=2, num_minibatches=1)

@@ -6,21 +6,13 @@ import math
 
 import numpy as np
 import pytest
-import ray
 
 from rllib_gigpo import registry
 from rllib_gigpo.algorithms.gagpo import GAGPOConfig
 from rllib_gigpo.algorithms.reinforce import REINFORCEPlusPlusConfig
 from rllib_gigpo.env_adapters import embedded_model_path
 
-pytestmark = pytest.mark.integration
-
-
-@pytest.fixture(scope="module", autouse=True)
-def ray_cluster():
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, ignore_reinit_error=True)
-    yield
-    ray.shutdown()
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_cluster")]
 
 
 def train_once(config, **training):

@@ -20,14 +20,7 @@ from rllib_gigpo.algorithms.group_policy.checkpoints import check_checkpoint, lo
 from rllib_gigpo.algorithms.grpo.grpo import GRPO, GRPOConfig
 from tests.algorithm_cases import largest_difference, small_config, weights_of
 
-pytestmark = pytest.mark.integration
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cluster() -> Iterator[None]:
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, ignore_reinit_error=True)
-    yield
-    ray.shutdown()
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_cluster")]
 
 
 def tiny_config(config_class: type = GiGPOConfig) -> Any:

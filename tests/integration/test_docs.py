@@ -4,14 +4,13 @@ import re
 from pathlib import Path
 
 import pytest
-import ray
 
 from rllib_gigpo.algorithms.dapo import DAPOConfig
 from rllib_gigpo.algorithms.gigpo import GiGPOConfig
 from rllib_gigpo.algorithms.ppo import PPOConfig
 from rllib_gigpo.env_adapters import embedded_model_path
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_cluster")]
 
 ROOT = Path(__file__).parents[2]
 # What RLlib itself logs into the same places, explained in its own documentation.
@@ -19,13 +18,6 @@ RLLIB_METRICS = re.compile(
     r"num_(agent|env|module|non_trainable|trainable|episodes)_?\w*|module_train_batch_size_mean|sample$|weights_seq_no"
     r"|default_optimizer_learning_rate|diff_num_grad_updates_vs_sampler_policy|\w*throughput\w*|time_between_sampling"
 )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def ray_cluster():
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, ignore_reinit_error=True)
-    yield
-    ray.shutdown()
 
 
 def documented_metrics() -> set[str]:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import ray
 
 from rllib_gigpo import registry
 from rllib_gigpo.algorithms.dapo import DAPOConfig
@@ -55,17 +54,14 @@ def test_the_example_of_the_concepts_gives_the_numbers_that_it_shows(capsys: pyt
     assert capsys.readouterr().out.splitlines() == shown
 
 
+@pytest.mark.usefixtures("ray_cluster")
 def test_the_example_of_getting_started_trains(capsys: pytest.CaptureFixture[str]) -> None:
     (example,) = blocks("getting_started.md", "python")
     # Smaller: that it learns is shown elsewhere.
     smaller = example.replace("range(3)", "range(1)").replace("groups_per_iteration=8", "groups_per_iteration=2")
     smaller = smaller.replace("group_size=8", "group_size=2").replace("evaluation_duration=32", "evaluation_duration=2")
     assert smaller != example
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, ignore_reinit_error=True)
-    try:
-        exec(compile(smaller, "getting_started.md", "exec"), {})
-    finally:
-        ray.shutdown()
+    exec(compile(smaller, "getting_started.md", "exec"), {})
     trained, evaluated = capsys.readouterr().out.splitlines()[-2:]
     assert trained.startswith("1 ")
     assert 0 <= float(evaluated) <= 1

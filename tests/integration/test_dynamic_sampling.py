@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
 import pytest
-import ray
 from ray.rllib.connectors.connector_v2 import ConnectorV2
 
 from rllib_gigpo.agent_formats import ParsedResponse
@@ -22,14 +20,7 @@ from rllib_gigpo.columns import GROUP_ID
 from rllib_gigpo.rows import TokenRows
 from tests.algorithm_cases import largest_difference, small_config, weights_of
 
-pytestmark = pytest.mark.integration
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cluster() -> Iterator[None]:
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, ignore_reinit_error=True)
-    yield
-    ray.shutdown()
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_cluster")]
 
 
 class Outcomes(gym.Env):

@@ -4,21 +4,13 @@ import shutil
 
 import numpy as np
 import pytest
-import ray
 
 from rllib_gigpo.agent_formats import ParsedResponse, ResponseParserError
 from rllib_gigpo.columns import PROMPT_IDS, RESPONSE_IDS
 from rllib_gigpo.env_adapters import embedded_model_path
 from tests.algorithm_cases import record_samples, small_config
 
-pytestmark = pytest.mark.integration
-
-
-@pytest.fixture(scope="module", autouse=True)
-def ray_cluster():
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, ignore_reinit_error=True)
-    yield
-    ray.shutdown()
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_cluster")]
 
 
 class _WrongOn:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import ray
 import torch
 from ray.rllib.core import DEFAULT_MODULE_ID
 
@@ -22,14 +20,7 @@ from tests.algorithm_cases import weights_of as weights_of_algo
 from tests.learner_cases import batch_of, build_learner_group, max_difference, random_rows, weights_of
 from tests.tiny_models import save_tiny_model
 
-pytestmark = pytest.mark.integration
-
-
-@pytest.fixture(scope="module", autouse=True)
-def ray_cluster() -> Iterator[None]:
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, ignore_reinit_error=True)
-    yield
-    ray.shutdown()
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_cluster")]
 
 
 @pytest.fixture(scope="module")

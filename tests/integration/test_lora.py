@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import peft
 import pytest
-import ray
 import torch
 from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 from ray.rllib.core import DEFAULT_MODULE_ID
@@ -220,14 +218,7 @@ def test_the_adapter_of_a_bfloat16_model_is_float32(model_directory: Path, tmp_p
     assert max_difference(weights_of(group), weights_of(restored)) == 0
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[None]:
-    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, ignore_reinit_error=True)
-    yield
-    ray.shutdown()
-
-
-def test_an_algorithm_trains_delivers_restores_and_exports_an_adapter(cluster: None, tmp_path: Path) -> None:
+def test_an_algorithm_trains_delivers_restores_and_exports_an_adapter(ray_cluster: None, tmp_path: Path) -> None:
     base = embedded_model_path("EZPoints")
     algo = (
         small_config(groups_per_iteration=2, kl_coeff=0.01, lr=1e-2)
@@ -287,7 +278,7 @@ def test_an_algorithm_trains_delivers_restores_and_exports_an_adapter(cluster: N
     assert "/nowhere, is not there: name its folder with --model-path" in nowhere.stderr
 
 
-def test_a_fully_trained_model_is_exported_as_it_is(cluster: None, tmp_path: Path) -> None:
+def test_a_fully_trained_model_is_exported_as_it_is(ray_cluster: None, tmp_path: Path) -> None:
     algo = small_config(groups_per_iteration=2, group_size=2).generation(max_response_tokens=8).build_algo()
     try:
         state = algorithm_weights(algo)

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import ray
 from typer.testing import CliRunner
 
 from rllib_gigpo.algorithms.gigpo.gigpo import GiGPO, GiGPOConfig
@@ -20,14 +19,7 @@ from tests.learner_cases import max_difference
 from tests.tiny_models import save_tiny_model, tiny_tokenizer
 from tests.two_agents import TwoAgents, two_agent_config
 
-pytestmark = pytest.mark.integration
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cluster() -> Iterator[None]:
-    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, ignore_reinit_error=True)
-    yield
-    ray.shutdown()
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_cluster")]
 
 
 @pytest.fixture(scope="module")

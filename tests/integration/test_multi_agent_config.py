@@ -1,11 +1,9 @@
 """Which env runner a config gets, and what is refused, with several agents."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import ray
 from ray.rllib.env.multi_agent_env import MultiAgentEnv
 from ray.rllib.policy.policy import PolicySpec
 from ray.tune.registry import register_env
@@ -17,14 +15,7 @@ from tests.algorithm_cases import small_config
 from tests.tiny_models import save_tiny_model
 from tests.two_agents import TwoAgents, own_module, two_agent_config
 
-pytestmark = pytest.mark.integration
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cluster() -> Iterator[None]:
-    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, ignore_reinit_error=True)
-    yield
-    ray.shutdown()
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_cluster")]
 
 
 @pytest.fixture(scope="module")

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import ray
 
 from rllib_gigpo.algorithms.ppo.ppo import PPO, PPOConfig
 from tests.learner_cases import max_difference
 from tests.tiny_models import save_tiny_model
 from tests.two_agents import two_agent_config
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_cluster")]
 
 MODULES = {"ANN", "BOB", "ANN_critic", "BOB_critic"}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cluster() -> Iterator[None]:
-    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, ignore_reinit_error=True)
-    yield
-    ray.shutdown()
 
 
 @pytest.fixture(scope="module")

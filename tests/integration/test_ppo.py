@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import ray
 from typer.testing import CliRunner
 
 from rllib_gigpo.algorithms.gigpo.gigpo import GiGPOConfig
@@ -19,14 +17,7 @@ from rllib_gigpo.rl_modules.model_directory import validate_model_directory
 from rllib_gigpo.rows import StepRows, TokenRows
 from tests.algorithm_cases import largest_difference, small_config, weights_of
 
-pytestmark = pytest.mark.integration
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cluster() -> Iterator[None]:
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, ignore_reinit_error=True)
-    yield
-    ray.shutdown()
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_cluster")]
 
 
 def ppo_config(**training: Any) -> Any:

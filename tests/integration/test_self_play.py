@@ -6,23 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-import ray
 from ray.rllib.env.multi_agent_episode import MultiAgentEpisode
 
 from rllib_gigpo.algorithms.gigpo import GiGPOConfig
 from rllib_gigpo.algorithms.group_policy.self_play import FIRST_VERSION, LEARNER, OpponentMapping, self_play_modules
 from rllib_gigpo.env_adapters import embedded_model_path
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_cluster")]
 
 MODULES = [LEARNER, FIRST_VERSION, "past_1", "past_2"]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def ray_cluster() -> Any:
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, ignore_reinit_error=True)
-    yield
-    ray.shutdown()
 
 
 def config(**self_play: Any) -> GiGPOConfig:

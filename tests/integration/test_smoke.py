@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import ray
 from typer.testing import CliRunner
 
 from rllib_gigpo import registry
@@ -30,13 +29,6 @@ def part_of_this_commit() -> list[str]:
     shown = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
     commit = int(shown.stdout.strip() or "0", 16)  # no repository: a source distribution
     return [name for index, name in enumerate(names) if index % 3 == commit % 3]
-
-
-@pytest.fixture(scope="module")
-def ray_cluster() -> Any:
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, ignore_reinit_error=True)
-    yield
-    ray.shutdown()
 
 
 @pytest.mark.usefixtures("ray_cluster")

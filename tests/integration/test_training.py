@@ -3,7 +3,6 @@
 import gymnasium as gym
 import numpy as np
 import pytest
-import ray
 import torch
 
 from rllib_gigpo.algorithms.gigpo.gigpo import GiGPOConfig
@@ -13,14 +12,7 @@ from rllib_gigpo.env_adapters import make_env
 from rllib_gigpo.rows import TokenRows
 from tests.algorithm_cases import largest_difference, record_samples, small_config, weights_of
 
-pytestmark = pytest.mark.integration
-
-
-@pytest.fixture(scope="module", autouse=True)
-def ray_cluster():
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, ignore_reinit_error=True)
-    yield
-    ray.shutdown()
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_cluster")]
 
 
 @pytest.mark.parametrize("config_class", [GRPOConfig, GiGPOConfig])

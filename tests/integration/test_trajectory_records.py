@@ -5,11 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import ray
 from PIL import Image
 
 from rllib_gigpo.algorithms.grpo.grpo import GRPOConfig
@@ -17,14 +15,7 @@ from rllib_gigpo.algorithms.ppo.ppo import PPOConfig
 from rllib_gigpo.env_adapters import embedded_model_path
 from tests.algorithm_cases import record_samples, small_config
 
-pytestmark = pytest.mark.integration
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cluster() -> Iterator[None]:
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, ignore_reinit_error=True)
-    yield
-    ray.shutdown()
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_cluster")]
 
 
 def records_in(path: Path) -> list[dict]:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import ray
 
 from rllib_gigpo.algorithms.ppo import PPOConfig
 from rllib_gigpo.cli.config_file import load_config_file
@@ -16,7 +15,7 @@ from tests.alfworld_cases import needs_alfworld
 from tests.textarena_cases import needs_textarena
 from tests.webshop_cases import needs_webshop
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_cluster")]
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted(
@@ -36,13 +35,6 @@ ITERATIONS = 3
 NEEDS = {"alfworld": needs_alfworld, "textarena": needs_textarena, "webshop": needs_webshop}
 # Of an episode. Sokoban's levels must be solvable within the step limit, which 6 is for those of its example.
 MOST_STEPS = 6
-
-
-@pytest.fixture(scope="module", autouse=True)
-def ray_cluster() -> Any:
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, ignore_reinit_error=True)
-    yield
-    ray.shutdown()
 
 
 def needs_of(path: Path) -> Any:

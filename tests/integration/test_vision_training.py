@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import ray
 import torch
 from transformers import AutoModelForImageTextToText
 from typer.testing import CliRunner
@@ -18,15 +16,7 @@ from rllib_gigpo.cli.main import app
 from tests.algorithm_cases import largest_difference, small_config, weights_of
 from tests.tiny_models import save_tiny_model, save_tiny_vlm
 
-pytestmark = pytest.mark.integration
-
-
-@pytest.fixture(scope="module", autouse=True)
-def ray_cluster() -> Iterator[None]:
-    """RLlib reads Ray's runtime context even with no actors."""
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, ignore_reinit_error=True)
-    yield
-    ray.shutdown()
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_cluster")]
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import ray
 import torch
 from safetensors.torch import load_file, save_file
 
@@ -20,17 +19,10 @@ from rllib_gigpo.algorithms.grpo.grpo import GRPOConfig
 from rllib_gigpo.rl_modules.model_directory import load_causal_lm
 from tests.algorithm_cases import largest_difference, small_config, weights_of
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_cluster")]
 
 MODEL = "learner_group/learner/rl_module/default_policy/huggingface"
 Tensors = dict[str, torch.Tensor]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cluster() -> Iterator[None]:
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, ignore_reinit_error=True)
-    yield
-    ray.shutdown()
 
 
 def tiny_config(config_class: type = GiGPOConfig) -> Any:
