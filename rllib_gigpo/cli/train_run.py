@@ -22,12 +22,12 @@ from rllib_gigpo.cli.run_logs import RunLogs
 from rllib_gigpo.cli.stop import reached
 from rllib_gigpo.cli.waiting import waiting
 from rllib_gigpo.report.record_files import RECORDS_FOLDER
+from rllib_gigpo.report.run_data import SUMMARY_FILE
 from rllib_gigpo.report.trajectory_recorder import TrajectoryRecorder
 
 if TYPE_CHECKING:
     from ray.rllib.algorithms.algorithm import Algorithm
 
-SUMMARY_FILE = "summary.json"
 
 
 class TrainRun:
