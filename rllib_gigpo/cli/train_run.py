@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from ray.rllib.algorithms.algorithm import Algorithm
 
 
-
 class TrainRun:
     """A run in this process and in its own folder, `<storage_path>/<name>-<time>/`.
 
