@@ -104,7 +104,7 @@ def check_tasks_differ(trajectories: Sequence[Trajectory]) -> CheckResult:
     different = len(set(starts.values()))
     if different == 1:
         fix = (
-            'options["task"] must choose the instance; fine where tasks differ in what is hidden at first, or where there '
+            'options["task"] must choose the instance; fine where they differ in what is hidden at first, or where there '
             "is only one"
         )
         return warned("tasks differ", f"all {len(starts)} tasks start the same", fix)
