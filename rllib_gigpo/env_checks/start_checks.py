@@ -104,8 +104,8 @@ def check_tasks_differ(trajectories: Sequence[Trajectory]) -> CheckResult:
     different = len(set(starts.values()))
     if different == 1:
         fix = (
-            'options["task"] must choose the instance; fine where they differ in what is hidden at first, or where there '
-            "is only one"
+            'options["task"] must choose the instance; fine where tasks differ in what is hidden at first, or where '
+            "there is one task only"
         )
         return warned("tasks differ", f"all {len(starts)} tasks start the same", fix)
     return passed("tasks differ", f"{different} different starts of {len(starts)} tasks")
