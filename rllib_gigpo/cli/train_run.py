@@ -85,7 +85,7 @@ class TrainRun:
             self._save(algo, run_dir)
             raise typer.Exit(INTERRUPTED_EXIT_CODE) from None
         iterations = int(result["training_iteration"])
-        self._note(f"after {iterations} iterations, {seconds:.0f} s: {_panel_text(after)}")
+        self._note(f"after {iterations} iteration{'s' * (iterations != 1)}, {seconds:.0f} s: {_panel_text(after)}")
         if before["panel_hash"] != after["panel_hash"]:
             # Not an error: the training is done, and a task that failed in one of the two evaluations is enough.
             self._note(
