@@ -161,7 +161,7 @@ class Inspector {
     const rows = this.shown.flatMap((record, index) => record.steps
       .map((other, t) => ({ record, index, other, t }))
       .filter(({ other }) => other.anchor === step.anchor));
-    const heads = ["trajectory", "step", "action"].map((name) => element("th", {}, name));
+    const heads = ["member", "step", "action"].map((name) => element("th", {}, name));
     const numbers = names.map((name) => element("th", { class: "number" }, name.replaceAll("_", " ")));
     const shown = [
       element("h3", {}, `${rows.length} steps from one anchor state`),
