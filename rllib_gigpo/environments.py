@@ -7,6 +7,8 @@ import inspect
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -59,7 +61,17 @@ def check_environment(env: Any) -> None:
         if "." in env:
             _check_creator(_imported(env), f"env={env!r}")
         else:
-            registry.environment(env)
+            _check_registered(env)
+
+
+def _check_registered(name: str) -> None:
+    try:
+        registry.environment(name)
+    except ValueError as error:
+        raise ValueError(
+            f"{error} One of your own goes by the path of its class or of a function that makes it, such as "
+            f"my_package.my_module.{name}, or by a name that its distribution registers."
+        ) from error
 
 
 def check_env_config(env: Any, env_config: Mapping[str, Any]) -> None:
@@ -173,7 +185,20 @@ def _imported(path: str) -> Any:
     try:
         return getattr(import_module(module), name)
     except Exception as error:  # a module runs any code while it is imported
+        hint = ""
+        if isinstance(error, ModuleNotFoundError):
+            hint = f" Modules are looked for among the installed packages and in {Path.cwd()}."
+        elif isinstance(error, AttributeError) and _is_module(path):
+            hint = f" {path} is a module: name a class or a function in it."
         raise ValueError(
             f"env={path!r} is no registered name, and as a class path it cannot be imported: "
-            f"{type(error).__name__}: {error}."
+            f"{type(error).__name__}: {error}.{hint}"
         ) from error
+
+
+def _is_module(path: str) -> bool:
+    """Of a path whose package can be imported."""
+    try:
+        return find_spec(path) is not None
+    except (ImportError, ValueError):
+        return False

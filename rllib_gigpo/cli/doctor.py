@@ -17,7 +17,7 @@ from rllib_gigpo.cli.waiting import waiting
 if TYPE_CHECKING:
     from rllib_gigpo.env_checks import CheckResult
 
-doctor_app = typer.Typer(help="Look for what is wrong.", rich_markup_mode=None)
+doctor_app = typer.Typer(help="Check this machine, or with env an environment.", rich_markup_mode=None)
 
 _AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of lines.")]
 _Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Tracebacks of errors.")]

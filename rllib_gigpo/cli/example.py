@@ -22,7 +22,7 @@ example_app = typer.Typer(help="Tuned examples.", no_args_is_help=True, rich_mar
 _Id = Annotated[
     str, typer.Argument(metavar="ID", help="As `rllib example list` shows it.", autocompletion=registry.example_names)
 ]
-_TITLES = {"tiny": "learn on a CPU, in minutes", "paper": "settings of the papers, for GPUs"}
+_TITLES = {"tiny": "for a CPU", "paper": "settings of the papers, for GPUs"}
 
 
 @example_app.command("list")
@@ -33,7 +33,7 @@ def list_examples(
     kind: Annotated[str, typer.Option("--kind", metavar="tiny|paper", help="Only those of this kind.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
-    """List the examples: those that learn on a CPU, and the settings of the papers, by environment.
+    """List the examples: those for a CPU, and the settings of the papers, by environment.
 
     Example: rllib example list --kind tiny --algo GiGPO
     """

@@ -59,6 +59,7 @@ def export(
                     _merge(model, target, model_path)
             else:
                 shutil.copytree(model, target, dirs_exist_ok=True)
+            _let_others_read(target)
             kind = "model" if merge or not is_adapter else "adapter"
             written.append({"module": name, "kind": kind, "path": str(target.absolute())})
             if not as_json:
@@ -103,6 +104,13 @@ def _merge(adapter: Path, target: Path, model_path: Path | None) -> None:
     merged.save_pretrained(str(target))
     copy_processor_files(base, target)
     load_tokenizer(adapter).save_pretrained(str(target))
+
+
+def _let_others_read(target: Path) -> None:
+    """Gives the weights the permissions of the other files: safetensors writes them for the owner alone, and a server
+    in a container is often somebody else."""
+    for weights in target.glob("*.safetensors"):
+        shutil.copymode(target / "tokenizer_config.json", weights)
 
 
 def _stored_dtype(model: Path) -> DtypeName:

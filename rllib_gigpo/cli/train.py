@@ -45,7 +45,12 @@ def train(
     ] = None,
     env: Annotated[
         str | None,
-        typer.Option("--env", "-e", help="The environment, like EZPoints.", autocompletion=registry.environment_names),
+        typer.Option(
+            "--env",
+            "-e",
+            help="The environment, like EZPoints, or package.module.Class.",
+            autocompletion=registry.environment_names,
+        ),
     ] = None,
     framework: Annotated[str, typer.Option("--framework", help="There is only torch.")] = "torch",
     *,

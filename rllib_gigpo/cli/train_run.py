@@ -22,12 +22,11 @@ from rllib_gigpo.cli.run_logs import RunLogs
 from rllib_gigpo.cli.stop import reached
 from rllib_gigpo.cli.waiting import waiting
 from rllib_gigpo.report.record_files import RECORDS_FOLDER
+from rllib_gigpo.report.run_data import SUMMARY_FILE
 from rllib_gigpo.report.trajectory_recorder import TrajectoryRecorder
 
 if TYPE_CHECKING:
     from ray.rllib.algorithms.algorithm import Algorithm
-
-SUMMARY_FILE = "summary.json"
 
 
 class TrainRun:
@@ -86,7 +85,7 @@ class TrainRun:
             self._save(algo, run_dir)
             raise typer.Exit(INTERRUPTED_EXIT_CODE) from None
         iterations = int(result["training_iteration"])
-        self._note(f"after {iterations} iterations, {seconds:.0f} s: {_panel_text(after)}")
+        self._note(f"after {iterations} iteration{'s' * (iterations != 1)}, {seconds:.0f} s: {_panel_text(after)}")
         if before["panel_hash"] != after["panel_hash"]:
             # Not an error: the training is done, and a task that failed in one of the two evaluations is enough.
             self._note(

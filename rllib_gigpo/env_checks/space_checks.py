@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -28,6 +29,7 @@ _TEXT_FIX = (
     "declare spaces.Text(max_length=…, charset=frozenset(string.printable)); Gymnasium's default charset is letters "
     "and digits alone"
 )
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def check_spaces(player: Player, trajectories: Sequence[Trajectory]) -> CheckResult:
@@ -76,7 +78,8 @@ def check_api(player: Player) -> CheckResult:
             cause = f" ({described_error(error.__cause__)})" if error.__cause__ is not None else ""
             fix = "reset() must also work without a task, and answers must be as the API says"
             return failed(name, described_error(error) + cause, fix)
-    messages = [one_line(warning.message) for warning in caught if "gymnasium" in warning.filename]
+    # Gymnasium colours its warnings.
+    messages = [one_line(_COLOURS.sub("", str(w.message))) for w in caught if "gymnasium" in w.filename]
     if messages:
         return warned(name, messages[0], "see Gymnasium's documentation of gymnasium.Env")
     return passed(name, "nothing to say")

@@ -103,7 +103,10 @@ def check_tasks_differ(trajectories: Sequence[Trajectory]) -> CheckResult:
         return not_applicable("tasks differ", "fewer than two tasks were played")
     different = len(set(starts.values()))
     if different == 1:
-        fix = 'options["task"] must choose the instance; fine for an environment that has only one'
+        fix = (
+            'options["task"] must choose the instance; fine where tasks differ in what is hidden at first, or where '
+            "there is one task only"
+        )
         return warned("tasks differ", f"all {len(starts)} tasks start the same", fix)
     return passed("tasks differ", f"{different} different starts of {len(starts)} tasks")
 

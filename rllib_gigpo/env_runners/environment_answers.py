@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rllib_gigpo.columns import ADMISSIBLE_ACTIONS
+from rllib_gigpo.columns import ADMISSIBLE_ACTIONS, ANCHOR_STATE
 from rllib_gigpo.images import IMAGE, TEXT, check_image
 
 
@@ -83,6 +83,16 @@ def check_info(method: str, info: Any) -> None:
     if isinstance(info.get(ADMISSIBLE_ACTIONS), str):
         raise EnvironmentAnswerError(
             f"{method}() returned {ADMISSIBLE_ACTIONS}={describe(info[ADMISSIBLE_ACTIONS])}; it must be a list of str"
+        )
+
+
+def check_anchor_state(first: dict[str, Any], info: dict[str, Any]) -> None:
+    """Raises EnvironmentAnswerError where one of two infos of an episode has an anchor state and the other has none:
+    states would be compared with observations."""
+    if (first.get(ANCHOR_STATE) is None) != (info.get(ANCHOR_STATE) is None):
+        has, lacks = ("step", "reset") if first.get(ANCHOR_STATE) is None else ("reset", "step")
+        raise EnvironmentAnswerError(
+            f"the info of {has}() has {ANCHOR_STATE!r} and that of {lacks}() has none; give it in every info or in none"
         )
 
 

@@ -69,19 +69,32 @@ def checked(env: Any) -> gym.Env:
 
 
 def described(env: gym.Env) -> EnvironmentDescription:
-    """What a runner asks of `env`."""
+    """What a runner asks of `env`. Raises TypeError where it has no spaces."""
     # Where nobody has imported RLlib, no environment is one of its own.
     rllib = sys.modules.get("ray.rllib.env.multi_agent_env")
     unwrapped: Any = env.unwrapped
     several = rllib is not None and isinstance(unwrapped, rllib.MultiAgentEnv)
     agents = list(unwrapped.possible_agents) if several else None
+    for name in ("observation_space", "action_space"):
+        if not hasattr(env, name):
+            raise TypeError(
+                f"environment {type(env).__name__} has no {name}: set it in __init__, such as "
+                f"self.{name} = gymnasium.spaces.Text(1000, charset=frozenset(string.printable))"
+            )
     return EnvironmentDescription(env.observation_space, env.action_space, agents)
 
 
 def create_environment(create: Callable[[Any], gym.Env], context: CreatorContext) -> gym.Env:
-    """Calls a creator that takes an `EnvContext`."""
+    """Calls a creator that takes an `EnvContext`. Raises TypeError where that does not take the options."""
     rllib = sys.modules.get("ray.rllib.env.env_context")
-    return create(_Context(context) if rllib is None else rllib.EnvContext(**vars(context)))
+    try:
+        return create(_Context(context) if rllib is None else rllib.EnvContext(**vars(context)))
+    except TypeError as error:
+        raise TypeError(
+            f"the environment cannot be made with env_config={context.env_config}: {error}. A class or a function that "
+            "is given by its path gets env_config as its only argument; a registered environment, its keys as keyword "
+            "arguments."
+        ) from error
 
 
 def make_registered(spec: EnvSpec, env_config: Mapping[str, Any]) -> gym.Env:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import gymnasium as gym
@@ -10,7 +11,6 @@ import ray
 from ray.rllib.callbacks.utils import make_callback
 from ray.rllib.core import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
 from ray.rllib.env import INPUT_ENV_SINGLE_SPACES, INPUT_ENV_SPACES
-from ray.rllib.env.env_context import EnvContext
 from ray.rllib.env.env_runner import EnvRunner
 from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 from ray.rllib.env.single_agent_episode import SingleAgentEpisode
@@ -19,7 +19,7 @@ from ray.rllib.utils.metrics import SAMPLE_TIMER, WEIGHTS_SEQ_NO
 from ray.rllib.utils.typing import StateDict
 
 from rllib_gigpo.env_runners.environment_pool import EnvironmentPool, InlinePool
-from rllib_gigpo.env_runners.environment_worker import CreatorContext
+from rllib_gigpo.env_runners.environment_worker import CreatorContext, create_environment
 from rllib_gigpo.env_runners.group_rollout import GroupRollout
 from rllib_gigpo.env_runners.rollout_plan import RolloutPlan
 from rllib_gigpo.env_runners.runner_answers import Rollout, ServedWeights
@@ -78,7 +78,7 @@ class GroupEnvRunner(SingleAgentEnvRunner):
             )
             self.env = WorkerPool(create, context, self.num_envs, num_workers=config.env_workers, limits=limits)
         else:
-            self.env = InlinePool(lambda: create(EnvContext(**vars(context))), self.num_envs)
+            self.env = InlinePool(partial(create_environment, create, context), self.num_envs)
         try:
             self._check_environment(self.env)
         except ValueError:

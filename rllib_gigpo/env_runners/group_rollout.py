@@ -32,7 +32,7 @@ from rllib_gigpo.connectors.actions import PARSED_RESPONSE
 from rllib_gigpo.connectors.prompts import DROPPED_TURNS
 from rllib_gigpo.connectors.prompts import PROMPT_OVERFLOW as PROMPT_OVERFLOWS
 from rllib_gigpo.env_runners import endings
-from rllib_gigpo.env_runners.environment_answers import check_reset, check_step
+from rllib_gigpo.env_runners.environment_answers import check_anchor_state, check_reset, check_step
 from rllib_gigpo.env_runners.environment_pool import EnvironmentPool, LentEnvironment
 from rllib_gigpo.env_runners.group_schedules import play_freely, play_in_lock_step
 from rllib_gigpo.env_runners.member import Member, SingleAgentMember
@@ -99,6 +99,7 @@ class GroupRollout:
         self._stall_timeout_s = stall_timeout_s
         self._answers = 0
         self._counts: Counter[str] = Counter()
+        self._warned_of_won = False
         self.last_failure: str | None = None
 
     def run(self, plan: RolloutPlan) -> list[SingleAgentEpisode]:
@@ -218,12 +219,17 @@ class GroupRollout:
         parsed = self._parsed(member.episode, member.shared_data, self._rl_module, plan, generation)
         try:
             observation, reward, terminated, truncated, info = check_step(await member.env.step(parsed.action))
+            if not (terminated or truncated or info.get(SERVICE_FAILURE)):  # no action is taken in a last state
+                check_anchor_state(member.episode.get_infos(0), info)
         except Exception as failure:
             self._fail(member, failure)
             return
         if info.get(SERVICE_FAILURE):
             self._fail_by_service(member, info)
             return
+        if (terminated or truncated) and WON not in info and not self._warned_of_won:
+            self._warned_of_won = True
+            logger.warning("the last info of an episode has no %r: without it, no episode counts as won", WON)
 
         info = {**info, WON: bool(info.get(WON, False)), **self._validity(parsed, info)}
         if terminated or truncated:

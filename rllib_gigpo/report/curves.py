@@ -44,14 +44,15 @@ PANELS = (
         "share of rows",
         (r"rollout_groups/anchor_rows_share_(.+)",),
         "areas",
-        "Rows by how many rows of their group share their anchor state. Where nearly all are alone, there is no "
+        "Rows by how many rows of their group share their anchor state. Where nearly all are alone (1), there is no "
         "step-level credit.",
     ),
-    Panel("Anchor states", "rows, or share", (r"rollout_groups/(anchor_group_size_mean|anchor_singleton_share)",)),
+    Panel("Mean size of a step group", "rows", (r"rollout_groups/(anchor_group_size_mean)",)),
     Panel("Groups without a signal", "share of groups", (r"rollout_groups/(zero_signal_share)",)),
     Panel("Advantage spread", "", (r"rollout_groups/((?:episode_|step_)?advantage_(?:std|iqr|above_one_share))",)),
     Panel("Entropy", "nats per token", (r"learners/(.+)/entropy",)),
-    Panel("KL", "nats per token", (r"learners/(.+/kl_to_(?:reference|old))",)),
+    Panel("KL to the policy before the update", "nats per token", (r"learners/(.+)/kl_to_old",)),
+    Panel("KL to the reference policy", "nats per token", (r"learners/(.+)/kl_to_reference",)),
     Panel("Gradient norm", "", (r"learners/(.+/(?:critic_)?gradient_norm)",)),
     Panel("Clip fraction", "share of tokens", (r"learners/(.+)/clip_fraction",)),
     Panel("Sampler–learner gap", "nats", (r"learners/(.+/sampler_learner_gap_(?:mean|max))",)),

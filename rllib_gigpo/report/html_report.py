@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,10 @@ from plotly.offline import get_plotlyjs
 from rllib_gigpo.report.curves import figures
 from rllib_gigpo.report.run_data import RunData
 
+_PANEL = "success on the panel"
 _HEADLINES = {
     "success": "env_runners/success_rate",
-    "success on the panel": "evaluation/env_runners/success_rate",
+    _PANEL: "evaluation/env_runners/success_rate",
     "return": "env_runners/episode_return_mean",
     "episode length": "env_runners/episode_len_mean",
     "invalid actions": "env_runners/invalid_action_share",
@@ -68,7 +69,7 @@ def run_summary(run: RunData) -> dict[str, Any]:
 
 
 def _title(run: RunData) -> str:
-    return f"{run.params.get('algo_class_name') or run.folder.name}: {run.params.get('env', '')}".rstrip(": ")
+    return f"{run.summary.get('algorithm') or run.folder.name}: {run.params.get('env', '')}".rstrip(": ")
 
 
 def _labels(runs: Sequence[RunData]) -> list[str]:
@@ -78,11 +79,16 @@ def _labels(runs: Sequence[RunData]) -> list[str]:
 
 
 def _headlines(run: RunData) -> list[dict[str, Any]]:
-    """First and last value of the metrics that a reader asks for first."""
-    found: list[tuple[str, Mapping[int, float]]] = [
-        (label, run.metrics[name]) for label, name in _HEADLINES.items() if name in run.metrics
-    ]
-    return [{"label": label, "first": values[min(values)], "last": values[max(values)]} for label, values in found]
+    """First and last value of the metrics that a reader asks for first; of the panel, before and after training where
+    the run has ended."""
+    before, after = (run.summary.get(key) for key in ("success_before", "success_after"))
+    headlines = []
+    for label, name in _HEADLINES.items():
+        if label == _PANEL and before is not None and after is not None:
+            headlines.append({"label": label, "first": before, "last": after})
+        elif values := run.metrics.get(name):
+            headlines.append({"label": label, "first": values[min(values)], "last": values[max(values)]})
+    return headlines
 
 
 def _differences(runs: Sequence[RunData]) -> list[tuple[str, list[str]]]:

@@ -19,6 +19,7 @@ logger = logging.getLogger(__name__)
 
 RESULTS_FILE = "result.json"
 PARAMS_FILE = "params.json"
+SUMMARY_FILE = "summary.json"
 _RECORD = re.compile(r"iteration_(\d+)\.jsonl\.gz")
 
 
@@ -32,6 +33,8 @@ class RunData:
         params: Its configuration.
         trajectories: Files of recorded trajectories, by iteration.
         images: Files of recorded pictures, by the name that steps call them.
+        summary: What `rllib train` says at the end of a run: algorithm, env, success_before, success_after, …; empty
+            before that, and of a trial of Tune.
     """
 
     folder: Path
@@ -39,6 +42,7 @@ class RunData:
     params: Mapping[str, Any]
     trajectories: Mapping[int, Path]
     images: Mapping[str, Path] = field(default_factory=dict)
+    summary: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def iterations(self) -> list[int]:
@@ -67,9 +71,10 @@ def read_run(folder: Path) -> RunData:
     return RunData(
         folder=folder,
         metrics=metrics,
-        params=_params(folder / PARAMS_FILE),
+        params=_json_object(folder / PARAMS_FILE, "configuration"),
         trajectories=_records(folder / RECORDS_FOLDER),
         images={path.stem: path for path in sorted((folder / RECORDS_FOLDER / IMAGES_FOLDER).glob("*.png"))},
+        summary=_json_object(folder / SUMMARY_FILE, "summary"),
     )
 
 
@@ -93,16 +98,16 @@ def _iteration(value: Any, where: str) -> int:
     return value
 
 
-def _params(path: Path) -> Mapping[str, Any]:
+def _json_object(path: Path, what: str) -> Mapping[str, Any]:
     if not path.is_file():
         return {}
     try:
-        params = json.loads(path.read_bytes())
+        found = json.loads(path.read_bytes())
     except ValueError as error:
         raise ValueError(f"{path} is damaged: it is not JSON ({error}); a report needs none") from error
-    if not isinstance(params, dict):
-        raise ValueError(f"{path} is damaged: it holds no configuration; a report needs none")
-    return params
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} is damaged: it holds no {what}; a report needs none")
+    return found
 
 
 def _numbers(result: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:

@@ -98,6 +98,10 @@ def plan_of(num_groups, *, group_size=4, min_group_size=2, max_response_tokens=2
     )
 
 
+def anchored(env) -> tuple:
+    return env.observation, {"anchor_state": "start"}
+
+
 def numbered(**kwargs):
     """Creates environments that know their number: 0 is the first one that the pool made."""
     made = []
@@ -147,6 +151,7 @@ def test_members_of_a_group_sample_different_responses(module):
         (lambda env, method: (7, {}) if (env.number, method) == (1, "reset") else None, "EnvironmentAnswerError"),
         (lambda env, method: 1 / 0 if (env.number, method) == (1, "reset") else None, "ZeroDivisionError"),
         (lambda env, method: ("other", {}) if (env.number, method) == (1, "reset") else None, "UnequalStart"),
+        (lambda env, method: anchored(env) if (env.number, method) == (1, "reset") else None, "EnvironmentAnswerError"),
     ],
 )
 def test_a_failing_member_leaves_its_group_and_is_counted(module, misbehave, cause):
@@ -161,6 +166,18 @@ def test_a_failing_member_leaves_its_group_and_is_counted(module, misbehave, cau
     # The broken environment is replaced: the next plan is whole again.
     assert len(rollout.run(plan_of(1))) == 4
     assert rollout.take_counts()["endings/env_failure"] == 0
+
+
+def test_a_last_info_without_won_is_said_once(module, caplog):
+    rollout = rollout_of(module, lambda: Countdown(misbehave=lambda env, method: silent_end(env, method)))
+    rollout.run(plan_of(2))
+    assert [record.message.partition(":")[0] for record in caplog.records] == [
+        "the last info of an episode has no 'won'"
+    ]
+
+
+def silent_end(env, method) -> tuple | None:
+    return (env.observation, 0.0, True, False, {}) if (method, env.t) == ("step", env.steps) else None
 
 
 def test_a_member_whose_service_failed_leaves_its_group_and_its_environment_stays(module):

@@ -258,6 +258,8 @@ def test_an_algorithm_trains_delivers_restores_and_exports_an_adapter(ray_cluste
         result = CliRunner().invoke(app, ["export", checkpoint, str(tmp_path / name), *options])
         assert result.exit_code == 0, result.output
         outputs[name] = result.stdout
+        # Whoever may read one file may read all.
+        assert len({file.stat().st_mode for file in (tmp_path / name).iterdir()}) == 1
     assert "adapter: " in outputs["adapter"] and "model: " in outputs["merged"]
 
     by_peft = peft.PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base), str(tmp_path / "adapter"))

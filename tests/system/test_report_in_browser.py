@@ -18,6 +18,7 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 
 pytestmark = [pytest.mark.system, pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")]
 
+GROUPS = '<option value="20">20: 2 of 2 won</option><option value="21">21: 2 of 2 won</option>'
 HOSTILE = "<b id='injected'>a kitchen</b>"
 
 
@@ -75,20 +76,49 @@ def shown(page: Path, tmp_path: Path) -> str:
     return done.stdout
 
 
+def click_a_step_group(page: Path) -> None:
+    """Has the page click the first one as soon as it shows any."""
+    script = """<script>
+    const waiting = setInterval(() => {
+      const badge = document.querySelector("button.badge");
+      if (badge !== null) { clearInterval(waiting); badge.click(); }
+    }, 100);
+    </script></body>"""
+    page.write_text(page.read_text().replace("</body>", script))
+
+
 def test_the_page_draws_its_curves_and_shows_the_newest_group_without_an_error(page: Path, tmp_path: Path) -> None:
     elements = shown(page, tmp_path)
     assert 'class="main-svg"' in elements  # what Plotly draws
     assert "Trajectory 1" in elements
-    assert "<option>20</option><option>21</option>" in elements
+    assert GROUPS in elements
     assert "&lt;b id='injected'&gt;a kitchen&lt;/b&gt;" in elements
     assert '<img src="data:image/png;base64,' in elements
     assert "<b id=" not in elements.partition('id="inspector"')[2].partition("<script")[0]
 
 
 def test_a_step_group_opens_on_a_click(page: Path, tmp_path: Path) -> None:
-    click = "<script>setTimeout(() => document.querySelector('button.badge').click(), 1500)</script></body>"
-    page.write_text(page.read_text().replace("</body>", click))
-    assert "2 steps from one anchor state" in shown(page, tmp_path)
+    click_a_step_group(page)
+    elements = shown(page, tmp_path)
+    assert "2 steps from one anchor state" in elements
+    opened = elements.partition('class="siblings"')[2]
+    assert opened.index('<img src="data:') < opened.index("<table>")
+
+
+def test_the_first_group_with_a_signal_is_shown_and_a_step_group_without_a_picture_opens(tmp_path: Path) -> None:
+    run(tmp_path)
+    steps = [{**step(0.0, 2), "in_loss": False, "image": "none"}], [{**step(0.5, 2), "image": "none"}]
+    lines = [json.dumps(trajectory(20 + i, member, steps[i])) for i in (0, 1) for member in (0, 1)]
+    with gzip.open(tmp_path / "trajectories" / "iteration_000002.jsonl.gz", "wt") as file:
+        file.write("\n".join(lines))
+    write_report([read_run(tmp_path)], tmp_path / "report.html")
+    page = tmp_path / "report.html"
+    click_a_step_group(page)
+    elements = shown(page, tmp_path)
+    assert "20: 2 of 2 won, no signal" in elements
+    assert "not in the loss" not in elements.partition('class="steps"')[2].partition("<script")[0]
+    opened = elements.partition('class="siblings"')[2].partition("</aside>")[0]
+    assert "2 steps from one anchor state" in opened and "null" not in opened
 
 
 def test_two_runs_have_an_inspector_each(tmp_path: Path) -> None:
@@ -96,5 +126,5 @@ def test_two_runs_have_an_inspector_each(tmp_path: Path) -> None:
     write_report([run(first), run(second)], tmp_path / "both.html")
     elements = shown(tmp_path / "both.html", tmp_path)
     assert elements.count("Trajectory 1") == 2
-    assert elements.count("<option>20</option><option>21</option>") == 2
+    assert elements.count(GROUPS) == 2
     assert "first: success_rate" in elements and "second: success_rate" in elements

@@ -187,6 +187,13 @@ def test_environments_in_the_folder_where_the_command_runs_are_found(
     assert "Ray was started" in result.stderr
     wrong = error_of("train", "-a", "GiGPO", "-e", "my_lamps.make_lampz", "--smoke")
     assert "env='my_lamps.make_lampz' is no registered name, and as a class path it cannot be imported" in wrong
+    missing = error_of("train", "-a", "GiGPO", "-e", "my_lamp.make_lamps", "--smoke")
+    assert f"Modules are looked for among the installed packages and in {tmp_path}." in missing
+    (tmp_path / "lamps").mkdir()
+    (tmp_path / "lamps" / "one.py").touch()
+    module = error_of("train", "-a", "GiGPO", "-e", "lamps.one", "--smoke")
+    assert "lamps.one is a module: name a class or a function in it" in module
+    assert "such as my_package.my_module.Lamps" in error_of("train", "-a", "GiGPO", "-e", "Lamps", "--smoke")
 
 
 def test_options_that_never_were_name_the_nearest() -> None:

@@ -1,7 +1,12 @@
 import numpy as np
 import pytest
 
-from rllib_gigpo.env_runners.environment_answers import EnvironmentAnswerError, check_reset, check_step
+from rllib_gigpo.env_runners.environment_answers import (
+    EnvironmentAnswerError,
+    check_anchor_state,
+    check_reset,
+    check_step,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -32,6 +37,15 @@ def test_a_good_answer_comes_back_with_python_types():
 def test_a_wrong_step_answer_is_named(answer, message):
     with pytest.raises(EnvironmentAnswerError, match=message):
         check_step(answer)
+
+
+def test_an_anchor_state_is_in_every_info_or_in_none():
+    with_state, without = {"anchor_state": np.zeros(2)}, {"won": False}
+    check_anchor_state(with_state, with_state)
+    check_anchor_state(without, {"anchor_state": None})
+    for first, info, has in ((with_state, without, "reset"), (without, with_state, "step")):
+        with pytest.raises(EnvironmentAnswerError, match=rf"info of {has}\(\) has 'anchor_state'"):
+            check_anchor_state(first, info)
 
 
 @pytest.mark.parametrize("answer", ["room", ("room",), (b"room", {}), ("room", [])])

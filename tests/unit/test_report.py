@@ -69,6 +69,16 @@ def test_what_is_no_result_or_configuration_is_an_error_that_names_the_file(tmp_
             read_run(folder)
 
 
+def test_the_report_of_a_run_that_has_ended_names_its_algorithm_and_the_panel(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path, [json.dumps(result(1, 0.5))])
+    (folder / "params.json").write_text('{"env": "EZPoints"}')
+    (folder / "summary.json").write_text('{"algorithm": "GiGPO", "success_before": 0.25, "success_after": 0.75}')
+    write_report([read_run(folder)], folder / "report.html")
+    page = (folder / "report.html").read_text()
+    assert "<h1>GiGPO: EZPoints</h1>" in page
+    assert "<b>0.75</b><span>success on the panel</span><small>began at 0.25</small>" in page
+
+
 def test_a_report_never_replaces_a_file_of_the_run(tmp_path: Path) -> None:
     folder = run_folder(tmp_path, [json.dumps(result(1, 0.5))])
     for target in (folder / "result.json", folder):

@@ -47,6 +47,15 @@ function picture(step) {
 
 const NOT_CREDIT = new Set(["observation", "image", "anchor_state", "response", "action", "invalid_reason", "reward", "anchor", "anchor_size", "in_loss"]);
 
+function hasSignal(members) {
+  return members.some((record) => record.steps.some((step) => step.in_loss));
+}
+
+function groupOption(id, members) {
+  const won = members.filter((record) => record.won).length;
+  return element("option", { value: String(id) }, `${id}: ${won} of ${members.length} won${hasSignal(members) ? "" : ", no signal"}`);
+}
+
 class Inspector {
   constructor(root) {
     this.run = root.dataset.run;
@@ -65,8 +74,10 @@ class Inspector {
     const records = await unpacked(this.run, asked);
     if (asked !== this.iteration.value) return;  // another one was chosen meanwhile
     this.records = records;
-    const groups = [...new Set(records.map((record) => record.group_id))];
-    this.group.replaceChildren(...groups.map((id) => element("option", {}, String(id))));
+    const groups = Map.groupBy(records, (record) => record.group_id);
+    this.group.replaceChildren(...[...groups].map(([id, members]) => groupOption(id, members)));
+    // Where all are alike there is no credit to see.
+    this.group.selectedIndex = Math.max(0, [...groups.values()].findIndex(hasSignal));
     this.showGroup();
   }
 
@@ -150,9 +161,9 @@ class Inspector {
     const rows = this.shown.flatMap((record, index) => record.steps
       .map((other, t) => ({ record, index, other, t }))
       .filter(({ other }) => other.anchor === step.anchor));
-    const heads = ["of", "step", "action"].map((name) => element("th", {}, name));
+    const heads = ["member", "step", "action"].map((name) => element("th", {}, name));
     const numbers = names.map((name) => element("th", { class: "number" }, name.replaceAll("_", " ")));
-    this.siblings.replaceChildren(
+    const shown = [
       element("h3", {}, `${rows.length} steps from one anchor state`),
       picture(step),
       element("pre", { class: "observation" }, step.anchor_state ?? step.observation),
@@ -164,7 +175,9 @@ class Inspector {
         element("td", {}, other.action ?? "none"),
         ...names.map((name) => element("td", { class: "number" }, shortNumber(other[name]))),
       ))),
-    );
+    ];
+    this.siblings.replaceChildren(...shown.filter((child) => child !== null));
+    this.siblings.scrollIntoView({ block: "nearest" });  // on a narrow screen it is below all steps
   }
 }
 
