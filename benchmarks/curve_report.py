@@ -172,7 +172,7 @@ def _figure(suite: str, series: dict[Series, CurvesBySeed]) -> Figure:
         facet.grid(alpha=0.3)
     figure.supxlabel("iteration")
     figure.supylabel("success of the training rollouts")
-    figure.suptitle(f"{suite}: mean over seeds, band of one standard deviation")
+    figure.suptitle(f"{suite}\nmean over seeds, band of one standard deviation", fontsize=11)
     return figure
 
 
