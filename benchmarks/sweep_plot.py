@@ -1,17 +1,25 @@
-"""Table and picture of a sweep: `python benchmarks/sweep_plot.py RUN OUT`, RUN being a run's folder with trials.json.
+"""Table and picture of a sweep.
 
-Writes OUT.md, the trials from the best to the worst, and OUT.png, their success over the iterations.
+    python benchmarks/sweep_plot.py RUN OUT
+
+RUN is a run's folder with trials.json. Writes OUT.md, the trials from the best to the worst, and OUT.png, their success
+over the iterations.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 
-def main(run: Path, out: Path) -> None:
+def main(
+    run: Annotated[Path, typer.Argument(help="A run's folder with trials.json.", exists=True, file_okay=False)],
+    out: Annotated[Path, typer.Argument(help="Where to write, without a suffix.")],
+) -> None:
+    """Write OUT.md and OUT.png, the table and the picture of a sweep."""
     sweep = json.loads((run / "trials.json").read_text())
     trials = sorted(sweep["trials"], key=lambda trial: -(trial["score"] or 0.0))
     curves = {trial["trial"]: success_by_iteration(run / trial["trial"]) for trial in trials}
@@ -53,4 +61,4 @@ def draw(trials: list[dict[str, Any]], curves: dict[str, dict[int, float]], path
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    typer.run(main)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow.fs
 from ray.tune import Checkpoint, Result
-from rich.table import Table
+from rich.table import Column, Table
 
 from rllib_gigpo.cli.experiment import Experiment
 from rllib_gigpo.cli.progress import COLUMNS, MISSING, cells, numbers, value_at
@@ -75,11 +75,16 @@ def best_trial(trials: Sequence[TrialOutcome], mode: str) -> TrialOutcome | None
 
 
 def trials_table(trials: Sequence[TrialOutcome], metric: str) -> Table:
-    """One row for each trial."""
-    table = Table("trial", "parameters", *(column.heading for column in COLUMNS[:3]), metric)
+    """One row for each trial; the metric comes last, and once."""
+    heading_of = {column.path: column.heading for column in COLUMNS}
+    shown = [index for index, column in enumerate(COLUMNS[:3]) if column.path != metric]
+    table = Table(*(Column(name, overflow="fold") for name in ("trial", "parameters")))
+    for heading in (*(COLUMNS[index].heading for index in shown), heading_of.get(metric, metric)):
+        table.add_column(heading)
     for trial in trials:
         last = "failed" if trial.error else MISSING if trial.score is None else f"{trial.score:.4g}"
-        table.add_row(trial.name, trial.parameters, *cells(trial.metrics)[:3], last)
+        of_trial = cells(trial.metrics)
+        table.add_row(trial.name, trial.parameters, *(of_trial[index] for index in shown), last)
     return table
 
 

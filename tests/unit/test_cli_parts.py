@@ -28,7 +28,7 @@ from rllib_gigpo.cli.search_space import checked_variants, has_search_space
 from rllib_gigpo.cli.stop import StopWhenReached, UnknownResultKeyError, reached
 from rllib_gigpo.cli.train_options import TrainOptions
 from rllib_gigpo.cli.train_run import TrainRun
-from rllib_gigpo.cli.trials import TrialOutcome, best_trial
+from rllib_gigpo.cli.trials import TrialOutcome, best_trial, trials_table
 from rllib_gigpo.env_adapters import embedded_model_path
 
 pytestmark = pytest.mark.unit
@@ -357,6 +357,17 @@ def test_the_best_trial_has_the_best_score_and_did_not_fail() -> None:
     assert best_trial(trials, "max") is trials[2]
     assert best_trial(trials, "min") is trials[0]
     assert best_trial(trials[1:2], "max") is None
+
+
+@pytest.mark.parametrize(
+    ("metric", "last"),
+    [("env_runners/success_rate", ["return", "success"]), ("a/b", ["success", "return", "a/b"])],
+)
+def test_the_table_of_trials_has_the_metric_last_and_once(metric: str, last: list[str]) -> None:
+    table = trials_table([TrialOutcome("a", "lr=1", RESULT, 0.5, [], None)], metric)
+    headings = [str(column.header) for column in table.columns]
+    assert headings == ["trial", "parameters", "iteration", *last]
+    assert list(table.columns[-1].cells) == ["0.5"]
 
 
 def test_an_infinite_score_counts_and_is_no_number_in_json() -> None:
