@@ -10,7 +10,7 @@ import ray
 
 @pytest.fixture(scope="module", autouse=True)
 def _no_ray_left_running() -> Iterator[None]:
-    """Building an algorithm starts Ray where there is none; the next module must be able to start its own."""
+    """Building an algorithm starts Ray where there is none; each module must be able to start its own."""
+    ray.shutdown()
     yield
-    if ray.is_initialized():
-        ray.shutdown()
+    ray.shutdown()
