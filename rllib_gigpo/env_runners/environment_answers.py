@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rllib_gigpo.columns import ADMISSIBLE_ACTIONS, ANCHOR_STATE
+from rllib_gigpo.columns import ADMISSIBLE_ACTIONS, ANCHOR_STATE, IS_ACTION_VALID
 from rllib_gigpo.images import IMAGE, TEXT, check_image
 
 
@@ -84,6 +84,9 @@ def check_info(method: str, info: Any) -> None:
         raise EnvironmentAnswerError(
             f"{method}() returned {ADMISSIBLE_ACTIONS}={describe(info[ADMISSIBLE_ACTIONS])}; it must be a list of str"
         )
+    is_valid = info.get(IS_ACTION_VALID)
+    if not (is_valid is None or isinstance(is_valid, bool | np.bool_ | int | np.integer)):
+        raise EnvironmentAnswerError(f"{method}() returned {IS_ACTION_VALID}={describe(is_valid)}; it must be a bool")
 
 
 def check_anchor_state(first: dict[str, Any], info: dict[str, Any]) -> None:

@@ -69,7 +69,7 @@ def checked(env: Any) -> gym.Env:
 
 
 def described(env: gym.Env) -> EnvironmentDescription:
-    """What a runner asks of `env`. Raises TypeError where it has no spaces."""
+    """What a runner asks of `env`. Raises TypeError where it has no spaces, or takes no texts."""
     # Where nobody has imported RLlib, no environment is one of its own.
     rllib = sys.modules.get("ray.rllib.env.multi_agent_env")
     unwrapped: Any = env.unwrapped
@@ -81,6 +81,12 @@ def described(env: gym.Env) -> EnvironmentDescription:
                 f"environment {type(env).__name__} has no {name}: set it in __init__, such as "
                 f"self.{name} = gymnasium.spaces.Text(1000, charset=frozenset(string.printable))"
             )
+    if agents is None and not isinstance(env.action_space, gym.spaces.Text):
+        raise TypeError(
+            f"environment {type(env).__name__} has action_space={env.action_space}; an action is the text that a model "
+            "answered: declare gymnasium.spaces.Text(1000, charset=frozenset(string.printable)), and turn it into a "
+            "move in step()"
+        )
     return EnvironmentDescription(env.observation_space, env.action_space, agents)
 
 

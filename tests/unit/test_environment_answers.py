@@ -13,6 +13,7 @@ pytestmark = pytest.mark.unit
 
 def test_a_good_answer_comes_back_with_python_types():
     assert check_reset(("room", {})) == ("room", {})
+    check_step(("room", 1.0, False, False, {"is_action_valid": np.bool_(True)}))
     answer = check_step(("room", np.float32(0.5), np.bool_(True), False, {"won": True}))
     assert answer == ("room", 0.5, True, False, {"won": True})
     assert [type(value) for value in answer] == [str, float, bool, bool, dict]
@@ -31,6 +32,7 @@ def test_a_good_answer_comes_back_with_python_types():
         (("room", 0.0, False, None, {}), "truncated=None"),
         (("room", 0.0, False, False, None), "info None"),
         (("room", 0.0, False, False, {"admissible_actions": "look go"}), "admissible_actions='look go'"),
+        (("room", 0.0, False, False, {"is_action_valid": "yes"}), "is_action_valid='yes' .*must be a bool"),
         (("room \ud800", 0.0, False, False, {}), "not valid Unicode"),
     ],
 )

@@ -34,3 +34,12 @@ def test_options_that_it_does_not_take_are_named(create: Any, env_config: dict[s
 def test_a_space_that_is_missing_is_named() -> None:
     with pytest.raises(TypeError, match="environment Lamps has no action_space: set it in __init__"):
         described(Lamps())
+
+
+def test_actions_that_are_no_texts_are_refused() -> None:
+    env = Lamps()
+    env.action_space = spaces.Discrete(3)
+    with pytest.raises(TypeError, match=r"environment Lamps has action_space=Discrete\(3\); an action is the text"):
+        described(env)
+    env.action_space = spaces.Text(10)
+    assert described(env).action_space == spaces.Text(10)
