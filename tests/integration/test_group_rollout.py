@@ -169,7 +169,7 @@ def test_a_failing_member_leaves_its_group_and_is_counted(module, misbehave, cau
 
 
 def test_a_last_info_without_won_is_said_once(module, caplog):
-    rollout = rollout_of(module, lambda: Countdown(misbehave=lambda env, method: silent_end(env, method)))
+    rollout = rollout_of(module, lambda: Countdown(misbehave=silent_end))
     rollout.run(plan_of(2))
     assert [record.message.partition(":")[0] for record in caplog.records] == [
         "the last info of an episode has no 'won'"
