@@ -31,7 +31,10 @@ def soak_chaos() -> Iterator[Any]:
         patch.syspath_prepend(folder)
         patch.setenv("PYTHONPATH", folder, prepend=os.pathsep)
         ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False)
-        yield importlib.import_module("soak_chaos")
+        module = importlib.import_module("soak_chaos")
+        # Steps of EZPoints take a millisecond.
+        patch.setattr(module, "STEP_TIMEOUT_S", 5.0)
+        yield module
         ray.shutdown()
 
 

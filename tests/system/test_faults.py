@@ -59,7 +59,7 @@ def two_runners(cluster: Cluster, second_node: Any, orders: Path) -> Iterator[An
         small_config(num_minibatches=1)
         .environment(KillsItsProcess, env_config={"order": str(orders / "kill"), "hang": str(orders / "hang")})
         .generation(max_response_tokens=16)
-        .env_runners(num_env_runners=2, rollout_stall_timeout_s=20)
+        .env_runners(num_env_runners=2, rollout_stall_timeout_s=12)
     )
     algo = config.build_algo()
     yield algo

@@ -18,7 +18,7 @@ from tests.tiny_models import save_tiny_model
 
 pytestmark = pytest.mark.system
 
-STALL_S = 10.0
+STALL_S = 6.0
 
 
 @pytest.fixture(scope="module", autouse=True)

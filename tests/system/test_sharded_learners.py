@@ -104,6 +104,10 @@ def test_checkpoint_of_sharded_learners_goes_on_in_one_and_back(tmp_path: Path) 
         assert max_difference(weights_of(one), weights_of(two)) == 0
         saved = next((tmp_path / "sharded").rglob("huggingface"))
         assert max_difference(get_weights(load_causal_lm(saved)), weights_of(one)) == 0
+        # A single learner has no whole state to give.
+        (refused,) = two.foreach_learner(lambda learner: learner.module.get_state(), remote_actor_ids=[0])
+        assert not refused.ok
+        assert "spread over all learners" in str(refused.get())
 
         # Adam's moments have come along: with new ones the next steps would be others.
         one.save_to_path(tmp_path / "whole")
@@ -163,13 +167,6 @@ def test_algorithm_trains_with_sharded_learners_and_goes_on_in_its_own_process(t
         assert algo.train()["training_iteration"] == 2
     finally:
         algo.stop()
-
-
-def test_state_of_a_single_sharded_learner_is_refused(tmp_path: Path) -> None:
-    with _sharded(save_tiny_model(tmp_path / "model")) as two:
-        (result,) = two.foreach_learner(lambda learner: learner.module.get_state(), remote_actor_ids=[0])
-        assert not result.ok
-        assert "spread over all learners" in str(result.get())
 
 
 def _own_share_of_weights(learner: Any) -> float:
