@@ -183,9 +183,14 @@ def discounted_sums(values: Float64s, lengths: Int64s, factor: float) -> Float64
     rows_left = ends - np.arange(len(sums))
     longest = lengths.max(initial=0)
     reach, weight = 1, float(factor)
+    # Memory of a million rows is dear where it is new: each pass uses the same.
+    weighted, goes_on = np.empty_like(sums), np.empty(len(sums), bool)
     while weight > 0 and reach < longest:
         # By slices: a million rows are read in order, where indices would jump about in memory.
-        np.add(sums[:-reach], weight * sums[reach:], out=sums[:-reach], where=rows_left[:-reach] > reach)
+        here, later = slice(None, -reach), slice(reach, None)
+        np.multiply(sums[later], weight, out=weighted[here])
+        np.greater(rows_left[here], reach, out=goes_on[here])
+        np.add(sums[here], weighted[here], out=sums[here], where=goes_on[here])
         reach, weight = 2 * reach, weight * weight
     return sums
 
@@ -197,6 +202,7 @@ class KeyStatistics(NamedTuple):
     mean: Float64s  # [K]
     std: Float64s  # [K], with Bessel's correction; 0 for a lone member
     constant: NDArray[np.bool_]  # [K], True where all members are equal up to SPREAD_TOLERANCE, relative to the largest
+    centred: Float64s  # [T], the values less their key's mean
 
 
 def statistics_within(values: Float64s, keys: Int64s) -> KeyStatistics:
@@ -207,13 +213,15 @@ def statistics_within(values: Float64s, keys: Int64s) -> KeyStatistics:
     members = np.bincount(keys)
     num_keys = len(members)
     mean = sum_within(values, keys, num_keys) / members
-    variance = sum_within((values - mean[keys]) ** 2, keys, num_keys) / np.maximum(members - 1, 1)
+    centred = mean[keys]
+    np.subtract(values, centred, out=centred)
+    variance = sum_within(centred * centred, keys, num_keys) / np.maximum(members - 1, 1)
     lowest, highest = np.full(num_keys, np.inf), np.full(num_keys, -np.inf)
     np.minimum.at(lowest, keys, values)
     np.maximum.at(highest, keys, values)
     largest = np.maximum(np.abs(lowest), np.abs(highest))
     constant = highest - lowest <= SPREAD_TOLERANCE * largest
-    return KeyStatistics(members, mean, np.sqrt(variance), constant)
+    return KeyStatistics(members, mean, np.sqrt(variance), constant, centred)
 
 
 def normalize_within(values: Float64s, keys: Int64s, *, norm: Norm, std_floor: float = 0.0) -> Float64s:
@@ -232,8 +240,9 @@ def normalize_within(values: Float64s, keys: Int64s, *, norm: Norm, std_floor: f
     """
     statistics = statistics_within(values, keys)
     scale = np.maximum(statistics.std, std_floor) + STD_EPSILON if norm == "std" else np.ones_like(statistics.std)
-    centred = np.where(statistics.constant[keys], 0.0, values - statistics.mean[keys])
-    return centred / scale[keys]
+    scale[statistics.constant] = np.inf
+    normalized = scale[keys]
+    return np.divide(statistics.centred, normalized, out=normalized)
 
 
 def step_returns(table: StepTable, *, gamma: float, invalid_action_penalty: float, reference: Reference) -> Float64s:
@@ -278,4 +287,4 @@ def episode_advantages(
 
 def as_float32(values: Float64s) -> Float32s:
     """`values` (any shape) in float32; what float32 cannot hold becomes its largest number, not infinity."""
-    return np.clip(values, -_FLOAT32_MAX, _FLOAT32_MAX).astype(np.float32)
+    return np.clip(values, -_FLOAT32_MAX, _FLOAT32_MAX, out=np.empty(values.shape, np.float32))

@@ -60,7 +60,7 @@ def anchor_state_ids(
     check_similarity(similarity_threshold, similarity)
     check_image_tolerance(image_tolerance)
     groups = group_ids if isinstance(group_ids, np.ndarray) else list(group_ids)
-    states = list(observations)
+    states = observations if isinstance(observations, list) else list(observations)
     if len(states) != len(groups):
         raise ValueError(f"observations has {len(states)} rows, group_ids has {len(groups)}; both need the same length")
     all_text = set(map(type, states)) <= {str}
