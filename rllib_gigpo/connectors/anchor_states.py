@@ -63,27 +63,37 @@ def anchor_state_ids(
     states = observations if isinstance(observations, list) else list(observations)
     if len(states) != len(groups):
         raise ValueError(f"observations has {len(states)} rows, group_ids has {len(groups)}; both need the same length")
-    all_text = set(map(type, states)) <= {str}
-    if similarity_threshold is not None and not all_text:
+    if similarity_threshold is not None:
         states = [_text(state, row) for row, state in enumerate(states)]
-        all_text = True
-    ids = _equal_state_ids(states if all_text else [state_key(s, row) for row, s in enumerate(states)], groups)
-    if image_tolerance is not None and not all_text:
+    ids = _equal_state_ids(states, groups)
+    if image_tolerance is not None:
         ids = merge_noisy_pictures(ids, states, list(groups), tolerance=image_tolerance)
     if similarity_threshold is None:
         return ids
     return merge_similar_states(ids, states, list(groups), threshold=similarity_threshold, similarity=similarity)
 
 
-def _equal_state_ids(keys: Sequence[Hashable], groups: Sequence[Hashable] | np.ndarray) -> np.ndarray:
-    """int64[T], equal exactly where group and key are, numbered by first appearance."""
+def _equal_state_ids(states: Sequence[Any], groups: Sequence[Hashable] | np.ndarray) -> np.ndarray:
+    """int64[T], equal exactly where group and state are, numbered by first appearance."""
     next_id = itertools.count().__next__
     ids_of_group: defaultdict[Hashable, defaultdict[Hashable, int]] = defaultdict(lambda: defaultdict(next_id))
-    ids: list[int] = []
-    # A look-up gives an unseen state the next id. Mapped over a run of rows of one group, it is a loop in C.
-    for group, rows in _runs(groups):
-        ids.extend(map(ids_of_group[group].__getitem__, keys[rows]))
-    return np.array(ids, np.int64)
+    ids = np.empty(len(states), np.int64)
+    runs = list(_runs(groups))
+    last_run = {group: place for place, (group, _) in enumerate(runs)}
+    for place, (group, rows) in enumerate(runs):
+        # A look-up gives an unseen state the next id. Mapped over a run of rows of one group, it is a loop in C.
+        ids[rows] = list(map(ids_of_group[group].__getitem__, _keys(states[rows], rows.start)))
+        # With a million rows, memory that is used again is faster than new one.
+        if last_run[group] == place:
+            del ids_of_group[group]
+    return ids
+
+
+def _keys(states: Sequence[Any], first_row: int) -> Sequence[Hashable]:
+    """The states as keys of a dictionary; texts are their own."""
+    if set(map(type, states)) <= {str}:
+        return states
+    return [state_key(state, row) for row, state in enumerate(states, first_row)]
 
 
 def _runs(groups: Sequence[Hashable] | np.ndarray) -> Iterator[tuple[Hashable, slice]]:
