@@ -358,7 +358,7 @@ def test_token_entropy_by_hand_and_over_chunks(monkeypatch):
     logits = torch.tensor([[0.0, 0.0, 0.0, 0.0], [0.0, 0.0, -math.inf, -math.inf], [500.0, 0.0, 0.0, 0.0]])
     expected = torch.tensor([math.log(4), math.log(2), 0.0])
     assert_close(token_entropy(logits), expected)
-    monkeypatch.setattr("rllib_gigpo.learners.losses._ENTROPY_CHUNK_ELEMENTS", 5)
+    monkeypatch.setattr("rllib_gigpo.learners.losses._ENTROPY_CHUNK_ON_CPU", 5)
     assert_close(token_entropy(logits), expected)
     assert token_entropy(logits[:0]).shape == (0,)
 
