@@ -170,7 +170,7 @@ def print_tables(results: list[dict[str, Any]]) -> None:
         print(f"\n| {title} | rows | " + " | ".join(columns) + " |")
         print("|---" * (2 + len(columns)) + "|")
         for result in results:
-            cells = [form.format(result[key][name]) for name in columns]
+            cells = [form.format(result[key][name]) if name in result[key] else "" for name in columns]
             print(f"| {result['model']}, {result['lengths']} | {result['rows']} | " + " | ".join(cells) + " |")
 
 
@@ -188,7 +188,9 @@ def main() -> None:
     results = []
     for case in cases(arguments.smollm2, arguments.smollm2_tokens):
         if arguments.only in (None, case.name) and case.lengths in arguments.lengths:
-            results.append(measured(case, ways))
+            # With a mask over all rows the packed loop is the slowest by far: minutes with a large model.
+            of_case = [name for name in ways if name != BARE[1] or case.name == "embedded"]
+            results.append(measured(case, of_case))
             print(json.dumps(results[-1]), file=sys.stderr, flush=True)
     print_tables(results)
     if arguments.json:
