@@ -1,6 +1,6 @@
 """Training with `max_weight_lag=1` beside the same training without, on an environment with latency.
 
-    python benchmarks/overlap.py [ITERATIONS [LATENCY_MS [LR]]]
+    python benchmarks/overlap.py [--iterations 15] [--latency-ms 20] [--lr 3e-4] [--num-epochs 8]
 
 EZPoints, whose steps sleep, as those of an environment that asks a server do; the embedded model, one env runner, the
 learner in the driver. Both trainings live at once and take turns, iteration by iteration, so that both meet the same
@@ -12,21 +12,20 @@ the evaluation panel before and after.
 
 from __future__ import annotations
 
-import sys
 import time
 from statistics import median
-from typing import Any
+from typing import Annotated, Any
 
 import gymnasium as gym
 import ray
 import torch
+import typer
 from machine import this_machine
 
 from rllib_gigpo.algorithms.gigpo.gigpo import GiGPOConfig
 from rllib_gigpo.env_adapters import embedded_model_path, make_env
 from rllib_gigpo.env_adapters.gym_cards import EZPOINTS
 
-ITERATIONS, LATENCY_MS, LR = 15, 20.0, 3e-4
 WARM_UP = 1
 
 
@@ -42,7 +41,7 @@ class SlowEZPoints(gym.Wrapper):
         return super().step(action)
 
 
-def config_of(max_weight_lag: int, latency_s: float, lr: float) -> Any:
+def config_of(max_weight_lag: int, latency_s: float, lr: float, num_epochs: int) -> Any:
     return (
         GiGPOConfig()
         .environment(SlowEZPoints, env_config={"latency_s": latency_s})
@@ -53,7 +52,7 @@ def config_of(max_weight_lag: int, latency_s: float, lr: float) -> Any:
         )
         .generation(max_prompt_tokens=160, max_response_tokens=32)
         .training(group_size=8, groups_per_iteration=4, num_minibatches=2, lr=lr, advantage_std_floor=1.0)
-        .training(adam_betas=(0.9, 0.95), weight_decay=0.0)
+        .training(adam_betas=(0.9, 0.95), weight_decay=0.0, num_epochs=num_epochs)
         .evaluation(evaluation_duration=64)
         .env_runners(num_env_runners=1, max_weight_lag=max_weight_lag)
         .learners(num_learners=0)
@@ -62,15 +61,18 @@ def config_of(max_weight_lag: int, latency_s: float, lr: float) -> Any:
     )
 
 
-def main() -> None:
-    iterations = int(sys.argv[1]) if len(sys.argv) > 1 else ITERATIONS
-    latency_ms = float(sys.argv[2]) if len(sys.argv) > 2 else LATENCY_MS
-    lr = float(sys.argv[3]) if len(sys.argv) > 3 else LR
+def main(
+    iterations: Annotated[int, typer.Option(min=WARM_UP + 1)] = 15,
+    latency_ms: Annotated[float, typer.Option(min=0, help="Sleep of a step.")] = 20.0,
+    lr: Annotated[float, typer.Option(min=0, help="Learning rate.")] = 3e-4,
+    num_epochs: Annotated[int, typer.Option(min=1, help="Of an update, which makes it longer.")] = 8,
+) -> None:
+    """Prints a line for each iteration and way, then a Markdown table and the ratios."""
     torch.set_num_threads(1)
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     ways = {
-        "synchronous": config_of(0, latency_ms / 1000, lr).build_algo(),
-        "max_weight_lag=1": config_of(1, latency_ms / 1000, lr).build_algo(),
+        "synchronous": config_of(0, latency_ms / 1000, lr, num_epochs).build_algo(),
+        "max_weight_lag=1": config_of(1, latency_ms / 1000, lr, num_epochs).build_algo(),
     }
     before = {way: success(algo) for way, algo in ways.items()}
     rows: dict[str, list[dict[str, float]]] = {way: [] for way in ways}
@@ -87,7 +89,7 @@ def main() -> None:
             )
     after = {way: success(algo) for way, algo in ways.items()}
     print_table(rows, before, after)
-    print(f"{iterations} iterations, {latency_ms:g} ms, lr {lr:g}; {this_machine()}")
+    print(f"{iterations} iterations, {latency_ms:g} ms, lr {lr:g}, {num_epochs} epochs; {this_machine()}")
     for algo in ways.values():
         algo.stop()
 
@@ -131,4 +133,4 @@ def print_table(rows: dict[str, list[dict[str, float]]], before: dict[str, float
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)
