@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -78,13 +78,14 @@ def _equal_state_ids(states: Sequence[Any], groups: Sequence[Hashable] | np.ndar
     next_id = itertools.count().__next__
     ids_of_group: defaultdict[Hashable, defaultdict[Hashable, int]] = defaultdict(lambda: defaultdict(next_id))
     ids = np.empty(len(states), np.int64)
-    runs = list(_runs(groups))
-    last_run = {group: place for place, (group, _) in enumerate(runs)}
-    for place, (group, rows) in enumerate(runs):
+    groups_of_runs, starts = _runs(groups)
+    last_run = {group: run for run, group in enumerate(groups_of_runs)}
+    for run, group in enumerate(groups_of_runs):
+        rows = slice(starts[run], starts[run + 1])
         # A look-up gives an unseen state the next id. Mapped over a run of rows of one group, it is a loop in C.
         ids[rows] = list(map(ids_of_group[group].__getitem__, _keys(states[rows], rows.start)))
-        # With a million rows, memory that is used again is faster than new one.
-        if last_run[group] == place:
+        # Thousands of new dictionaries would start the garbage collector, which looks at each of the states.
+        if last_run[group] == run:
             del ids_of_group[group]
     return ids
 
@@ -96,18 +97,18 @@ def _keys(states: Sequence[Any], first_row: int) -> Sequence[Hashable]:
     return [state_key(state, row) for row, state in enumerate(states, first_row)]
 
 
-def _runs(groups: Sequence[Hashable] | np.ndarray) -> Iterator[tuple[Hashable, slice]]:
-    """Each run of rows of one group."""
+def _runs(groups: Sequence[Hashable] | np.ndarray) -> tuple[list[Hashable], list[int]]:
+    """The group of each run of rows of one group, and the first row of each, with T behind the last."""
     if isinstance(groups, np.ndarray):
-        starts = np.flatnonzero(np.append(True, groups[1:] != groups[:-1])[: len(groups)]).tolist()
+        starts = np.flatnonzero(np.append(True, groups[1:] != groups[:-1])[: len(groups)])
         # As lists: a numpy scalar is several times slower to hash than an int.
-        for group, start, end in zip(groups[starts].tolist(), starts, [*starts, len(groups)][1:], strict=True):
-            yield group, slice(start, end)
-        return
-    end = 0
+        return groups[starts].tolist(), [*starts.tolist(), len(groups)]
+    of_runs, starts_of_runs, end = [], [], 0
     for group, run in itertools.groupby(groups):
-        start, end = end, end + sum(1 for _ in run)
-        yield group, slice(start, end)
+        of_runs.append(group)
+        starts_of_runs.append(end)
+        end += sum(1 for _ in run)
+    return of_runs, [*starts_of_runs, end]
 
 
 def _text(state: Any, row: int) -> str:
