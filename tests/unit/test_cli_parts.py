@@ -169,6 +169,8 @@ def test_a_run_that_the_cluster_has_no_room_for_says_what_is_asked_and_what_ther
     with pytest.raises(MissingResourcesError, match="no machine of the cluster has that: 8 CPU, 1 GPU"):
         check_resources([{"CPU": 1, "GPU": 2}], {"CPU": 16, "GPU": 2}, [{"CPU": 8, "GPU": 1}] * 2)
     check_resources(bundles, {"CPU": 4, "GPU": 2}, [{"CPU": 4, "GPU": 2}])
+    # As `rllib plan` places a learner and an engine on each GPU: the sum of these floats is 4.000000000000001.
+    check_resources([{"GPU": 0.51}] * 4 + [{"GPU": 0.49}] * 4, {"GPU": 4}, [{"GPU": 4}])
 
 
 def test_a_cluster_s_resources_cannot_be_set() -> None:
