@@ -10,6 +10,9 @@ from ray.tune import Stopper
 
 from rllib_gigpo.cli.progress import value_at
 
+# How the keys of what only an iteration with an evaluation has begin.
+OF_EVALUATIONS = "evaluation/"
+
 
 class UnknownResultKeyError(ValueError):
     """A result key that was given is not in the results."""
@@ -26,13 +29,13 @@ def reached(stop: Mapping[str, float], result: Mapping[str, Any]) -> bool:
 
 
 def checked_value(result: Mapping[str, Any], key: str, what: str) -> Any:
-    """The value at `key`; None for one of an evaluation, since not every iteration evaluates.
+    """The value at `key`; None for one of an evaluation in an iteration without, since not every one evaluates.
 
     Raises:
         UnknownResultKeyError: `key` is not in the result.
     """
     current = value_at(result, key)
-    if current is None and not key.startswith("evaluation/"):
+    if current is None and not (key.startswith(OF_EVALUATIONS) and OF_EVALUATIONS.rstrip("/") not in result):
         raise UnknownResultKeyError(
             f"{what} {key!r} is not in the train result; nested keys are written like 'env_runners/success_rate', and "
             f"these are there: {', '.join(sorted(map(str, result)))}"

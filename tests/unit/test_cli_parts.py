@@ -67,6 +67,10 @@ def test_training_stops_at_the_first_value_that_is_reached() -> None:
 def test_result_keys_that_are_not_there_are_errors_and_not_an_endless_training() -> None:
     with pytest.raises(UnknownResultKeyError, match="stop key 'env_runners/succes' is not in the train result"):
         reached({"env_runners/succes": 1}, RESULT)
+    evaluated = RESULT | {"evaluation": {"env_runners": {"success_rate": 0.5}}}
+    assert reached({"evaluation/env_runners/success_rate": 0.5}, evaluated)
+    with pytest.raises(UnknownResultKeyError, match="'evaluation/env_runners/succes' is not in the train result"):
+        reached({"evaluation/env_runners/succes": 0.5}, evaluated)
     by_tune = StopWhenReached({"training_iteration": 4}, "succes")
     assert not by_tune.stop_all()
     assert by_tune("trial", RESULT)
