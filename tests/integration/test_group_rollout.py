@@ -254,6 +254,19 @@ def test_it_runs_where_an_event_loop_already_runs(module):
     assert len(asyncio.run(in_a_notebook())) == 4
 
 
+def test_environments_that_start_one_after_the_other_have_answered(module):
+    """All start before the first prompt: of many slow ones, each in time, no stall may be made."""
+    seen = []
+
+    def note(env, method):
+        if method == "reset":
+            seen.append(rollout._answers)
+
+    rollout = rollout_of(module, numbered(misbehave=note)[0])
+    rollout.run(plan_of(2, max_response_tokens=1))
+    assert len(seen) == 8 and seen == sorted(set(seen))
+
+
 def test_a_pool_without_room_for_a_group_is_refused(module):
     with pytest.raises(ValueError, match=r"num_envs_per_env_runner=2 .* group_size=4"):
         rollout_of(module, numbered()[0], num_envs=2).run(plan_of(1))
