@@ -160,6 +160,20 @@ def test_a_process_killed_between_any_two_steps_of_replacing_leaves_a_whole_chec
     assert [entry.name for entry in tmp_path.iterdir()] == ["checkpoint"]
 
 
+@pytest.mark.parametrize("manifest", ["", "{}", "\0" * 100])
+def test_a_damaged_checkpoint_can_be_saved_over(tmp_path: Path, manifest: str) -> None:
+    path = tmp_path / "checkpoint"
+    save_text(path, "old")
+    (path / "notes.txt").write_text("of the user")
+    (path / "checkpoint_manifest.json").write_text(manifest)
+    for text in ("new", "newest"):
+        save_text(path, text)
+        check_checkpoint(*locate(path), GiGPO)
+        assert (path / "state").read_text() == text
+    assert (path / "notes.txt").read_text() == "of the user"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["checkpoint"]
+
+
 def test_the_working_directory_can_be_saved_into_again_and_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -261,7 +275,8 @@ def flip_a_bit(file: Path) -> None:
             r"huggingface/model\.safetensors has another content than was written \(SHA-256\)",
         ),
         (lambda path: (path / "checkpoint_manifest.json").unlink(), "no complete checkpoint"),
-        (lambda path: (path / "checkpoint_manifest.json").write_text("{"), "checkpoint_manifest.json is no JSON"),
+        (lambda path: (path / "checkpoint_manifest.json").write_text("{"), "checkpoint_manifest.json is no manifest"),
+        (lambda path: (path / "checkpoint_manifest.json").write_text("{}"), "checkpoint_manifest.json is no manifest"),
         (shutil.rmtree, "there is no checkpoint at"),
     ],
 )
