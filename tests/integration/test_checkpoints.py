@@ -18,7 +18,8 @@ from ray.rllib.connectors.connector_v2 import ConnectorV2
 from rllib_gigpo.algorithms.gigpo.gigpo import GiGPO, GiGPOConfig
 from rllib_gigpo.algorithms.group_policy.checkpoints import check_checkpoint, locate, saved_whole, write_manifest
 from rllib_gigpo.algorithms.grpo.grpo import GRPO, GRPOConfig
-from tests.algorithm_cases import largest_difference, small_config, weights_of
+from rllib_gigpo.columns import GROUP_ID
+from tests.algorithm_cases import largest_difference, record_samples, small_config, weights_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_cluster")]
 
@@ -117,6 +118,22 @@ def test_a_save_that_is_stopped_leaves_nothing_or_what_was_there(
     algo.restore_from_path(path)
     assert largest_difference(trained, weights_of(algo)) == 0
     assert (path / "notes.txt").read_text() == "of the user"
+
+
+def test_what_was_being_sampled_at_a_ctrl_c_is_sampled_by_the_run_that_goes_on(
+    algo: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(plan: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(algo._runners, "roll_out", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            algo.train()
+    algo.restore_from_path(algo.save_to_path(tmp_path / "checkpoint"))
+    episodes = record_samples(algo)
+    algo.train()
+    assert {episode.get_infos(0)[GROUP_ID] for episode in episodes} == {0, 1}
 
 
 def save_text(path: Path, text: str) -> None:
