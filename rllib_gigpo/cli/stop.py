@@ -29,13 +29,15 @@ def reached(stop: Mapping[str, float], result: Mapping[str, Any]) -> bool:
 
 
 def checked_value(result: Mapping[str, Any], key: str, what: str) -> Any:
-    """The value at `key`; None for one of an evaluation in an iteration without, since not every one evaluates.
+    """The value at `key`; None for one of an evaluation in an iteration without, since not every one evaluates, and for
+    any that is not there in an iteration that has lost all of its rollout groups.
 
     Raises:
         UnknownResultKeyError: `key` is not in the result.
     """
     current = value_at(result, key)
-    if current is None and not (key.startswith(OF_EVALUATIONS) and OF_EVALUATIONS.rstrip("/") not in result):
+    may_come = key.startswith(OF_EVALUATIONS) and OF_EVALUATIONS.rstrip("/") not in result
+    if current is None and not may_come and value_at(result, "env_runners/kept_groups") != 0:
         raise UnknownResultKeyError(
             f"{what} {key!r} is not in the train result; nested keys are written like 'env_runners/success_rate', and "
             f"these are there: {', '.join(sorted(map(str, result)))}"
