@@ -135,6 +135,7 @@ def test_alfworld_plays_the_same_in_workers(module: CausalLMRLModule) -> None:
         ("kill", {"WorkerDied": 2}, {"died": 1}),
         ("hang", {"StepTimeout": 1, "WorkerDied": 1}, {"timed_out": 1}),
         ("raise", {"ZeroDivisionError": 1}, {}),
+        ("exit", {"SystemExit": 1}, {}),
         ("reset", {"ConnectionError": 1}, {}),
         ("construct", {"ConnectionError": 1}, {}),
     ],

@@ -2,6 +2,7 @@
 
 import asyncio
 import string
+import sys
 
 import gymnasium as gym
 import numpy as np
@@ -147,6 +148,8 @@ def test_members_of_a_group_sample_different_responses(module):
     ("misbehave", "cause"),
     [
         (lambda env, method: 1 / 0 if (env.number, method, env.t) == (1, "step", 2) else None, "ZeroDivisionError"),
+        (lambda env, method: sys.exit(3) if (env.number, method) == (1, "step") else None, "SystemExit"),
+        (lambda env, method: sys.exit() if (env.number, method) == (1, "reset") else None, "SystemExit"),
         (lambda env, method: ("?", {}) if (env.number, method) == (1, "step") else None, "EnvironmentAnswerError"),
         (lambda env, method: (7, {}) if (env.number, method) == (1, "reset") else None, "EnvironmentAnswerError"),
         (lambda env, method: 1 / 0 if (env.number, method) == (1, "reset") else None, "ZeroDivisionError"),
