@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 from ray.tune import Stopper
@@ -33,7 +34,7 @@ def checked_value(result: Mapping[str, Any], key: str, what: str) -> Any:
     any that is not there in an iteration that has lost all of its rollout groups.
 
     Raises:
-        UnknownResultKeyError: `key` is not in the result.
+        UnknownResultKeyError: `key` is not in the result, or what is there is no number.
     """
     current = value_at(result, key)
     may_come = key.startswith(OF_EVALUATIONS) and OF_EVALUATIONS.rstrip("/") not in result
@@ -41,6 +42,11 @@ def checked_value(result: Mapping[str, Any], key: str, what: str) -> Any:
         raise UnknownResultKeyError(
             f"{what} {key!r} is not in the train result; nested keys are written like 'env_runners/success_rate', and "
             f"these are there: {', '.join(sorted(map(str, result)))}"
+        )
+    if current is not None and not isinstance(current, Real):
+        inside = f" with {', '.join(sorted(map(str, current)))}" if isinstance(current, Mapping) else ""
+        raise UnknownResultKeyError(
+            f"{what} {key!r} is no number in the train result, but a {type(current).__name__}{inside}"
         )
     return current
 

@@ -71,6 +71,10 @@ def test_result_keys_that_are_not_there_are_errors_and_not_an_endless_training()
     assert reached({"evaluation/env_runners/success_rate": 0.5}, evaluated)
     with pytest.raises(UnknownResultKeyError, match="'evaluation/env_runners/succes' is not in the train result"):
         reached({"evaluation/env_runners/succes": 0.5}, evaluated)
+    with pytest.raises(
+        UnknownResultKeyError, match="'env_runners' is no number in the train result, but a dict with succ"
+    ):
+        reached({"env_runners": 1}, RESULT)
     # Where the first iteration has lost all of its groups, means are there from the next one on.
     lost = {"training_iteration": 1, "env_runners": {"kept_groups": 0.0}}
     assert not StopWhenReached({"training_iteration": 4}, "env_runners/success_rate")("trial", lost)
