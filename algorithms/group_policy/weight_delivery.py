@@ -162,11 +162,12 @@ def pack_weights(
     timeout_s = learner_group.config.learner_stall_timeout_s
     is_sharded = isinstance(learner_group, ShardedLearnerGroup)
     with learner_group.gathered(with_optimizers=False) if is_sharded else nullcontext():
-        results = learner_group.foreach_learner(pack, remote_actor_ids=[0], timeout_seconds=timeout_s)
-    for result in results:
-        if result.ok:
-            return result.get()
-        raise RuntimeError(f"the first learner could not give its weights: {result.get()}") from result.get()
-    if learner_group._worker_manager.is_actor_healthy(0):
-        raise LearnerStalled(f"learner 0 has not given its weights within {timeout_s:g} s (learner_stall_timeout_s)")
-    raise RuntimeError("the first learner has failed before, and gives no weights; its error is logged above")
+        for result in learner_group.foreach_learner(pack, remote_actor_ids=[0], timeout_seconds=timeout_s):
+            if result.ok:
+                return result.get()
+            raise RuntimeError(f"the first learner could not give its weights: {result.get()}") from result.get()
+        if learner_group._worker_manager.is_actor_healthy(0):
+            raise LearnerStalled(
+                f"learner 0 has not given its weights within {timeout_s:g} s (learner_stall_timeout_s)"
+            )
+        raise RuntimeError("the first learner has failed before, and gives no weights; its error is logged above")
