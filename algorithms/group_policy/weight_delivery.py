@@ -144,7 +144,7 @@ def pack_weights(
 
     Raises:
         RuntimeError: That learner has failed.
-        LearnerStalled: It does not give them within the learner group's learner_stall_timeout_s.
+        LearnerStalled: It does not give them within the learner group's learner_stall_timeout_s; ends all learners.
     """
 
     def pack(learner: Any) -> WeightParcel:
@@ -167,6 +167,8 @@ def pack_weights(
                 return result.get()
             raise RuntimeError(f"the first learner could not give its weights: {result.get()}") from result.get()
         if learner_group._worker_manager.is_actor_healthy(0):
+            for learner in learner_group._workers:  # as in `call_remote_learners`: nobody is to wait for it any more
+                ray.kill(learner)
             raise LearnerStalled(
                 f"learner 0 has not given its weights within {timeout_s:g} s (learner_stall_timeout_s)"
             )

@@ -89,5 +89,7 @@ def test_a_learner_that_does_not_give_its_weights_is_not_waited_for(tmp_path: Pa
         group.foreach_learner(_hangs_in_its_probe)
         with pytest.raises(LearnerStalled, match=r"learner 0 has not given its weights within 6 s \(learner_stall"):
             pack_weights(group, by_reference=True)
+        with pytest.raises(ray.exceptions.RayActorError):
+            ray.get(group._workers[0].policy_ids.remote(), timeout=60)
     finally:
         group.shutdown()
