@@ -35,6 +35,7 @@ _INFRASTRUCTURE = frozenset(
         "TimeoutError",
         "ConnectionError",
         "EOFError",
+        "gaierror",  # of a name that cannot be looked up
         # Ours.
         "WorkerDied",
         "StepTimeout",
@@ -115,7 +116,8 @@ def _first(error: BaseException) -> BaseException:
     while True:
         remote = getattr(error, "cause", None)  # of Ray's errors, which carry one of another process
         wraps = error.__cause__ if type(error) is RuntimeError else None
-        before = remote if isinstance(remote, BaseException) else wraps
+        reason = getattr(error, "reason", None) if isinstance(error, OSError) else None  # of urllib's
+        before = next((one for one in (remote, wraps, reason) if isinstance(one, BaseException)), None)
         if before is None:
             return error
         error = before

@@ -21,8 +21,8 @@ class Trouble(gym.Env):
 
     Its steps take up to `delay_s`, one longer than the other. It writes a file with its process id into the folder
     `env_config["folder"]`. Where a file with the name of a trouble lies there, the next environment that makes its
-    second step takes the file away and gets into that trouble: "kill", "raise" or "hang"; "construct" and "reset" raise
-    there.
+    second step takes the file away and gets into that trouble: "kill", "raise", "exit" or "hang"; "construct" and
+    "reset" raise there.
     """
 
     def __init__(self, config: Mapping[str, Any]):
@@ -54,6 +54,8 @@ class Trouble(gym.Env):
     def _get_into_trouble(self) -> None:
         if self._take("kill"):
             os.kill(os.getpid(), signal.SIGKILL)
+        if self._take("exit"):
+            sys.exit(3)
         if self._take("raise"):
             raise ZeroDivisionError("one by nothing")
         if self._take("hang"):

@@ -168,15 +168,16 @@ def check_files(path: str, filesystem: pyarrow.fs.FileSystem) -> dict[str, Any]:
         text = stream.read()
     try:
         manifest: dict[str, Any] = json.loads(text)
-    except ValueError as error:
+        files, digests = dict(manifest["files"]), dict(manifest.get("sha256", {}))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
-            f"the checkpoint {path} is damaged: {MANIFEST_FILE} is no JSON ({error}); take another checkpoint."
+            f"the checkpoint {path} is damaged: {MANIFEST_FILE} is no manifest ({error}); take another checkpoint."
         ) from error
-    for name, size in manifest["files"].items():
+    for name, size in files.items():
         if found.get(name) != size:
             problem = f"has {found[name]} bytes instead of {size}" if name in found else "is missing"
             raise ValueError(f"the checkpoint {path} is damaged: {name} {problem}; take another checkpoint.")
-    for name, digest in manifest.get("sha256", {}).items():
+    for name, digest in digests.items():
         if _digest(f"{path}/{name}", filesystem) != digest:
             raise ValueError(
                 f"the checkpoint {path} is damaged: {name} has another content than was written (SHA-256); take "
@@ -256,7 +257,10 @@ def _bring_back(final: Path) -> None:
 def _remove_old(final: Path) -> None:
     """Ends a replacement: moves what is not of the old checkpoint into the new one, and removes the rest."""
     old = _old(final)
-    files = json.loads((old / MANIFEST_FILE).read_text())["files"]
+    try:
+        files = list(json.loads((old / MANIFEST_FILE).read_bytes())["files"])
+    except (OSError, ValueError, KeyError, TypeError):
+        files = []  # damaged: it does not tell what is of the checkpoint
     of_checkpoint = {MANIFEST_FILE, _SAVING_INSIDE, *(name.split("/")[0] for name in files)}
     for entry in list(old.iterdir()):
         if entry.name not in of_checkpoint and not (final / entry.name).exists():

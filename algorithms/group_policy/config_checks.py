@@ -95,6 +95,21 @@ def check_types(config: Any) -> Iterator[str]:
     yield from check_value_types(config)
 
 
+def check_single_values(config: Any) -> Iterator[str]:
+    """Yields a message for each value that is wrong without a look at the model, the engine or the environment."""
+    yield from check_types(config)
+    yield from check_loss(config)
+    yield from check_lora(config)
+    yield from check_guards(config)
+
+
+def check_numbers_of_processes(config: Any) -> Iterator[str]:
+    """Yields a message for each value that does not go with the numbers of env runners and learners."""
+    yield from _check_groups(config)
+    yield from check_learners(config)
+    yield from check_overlap(config)
+
+
 def check_values(config: Any) -> Iterator[str]:
     """Yields a message for each value of a GroupPolicyConfig that cannot work, or not with the others.
 

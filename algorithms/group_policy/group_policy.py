@@ -122,12 +122,11 @@ class GroupPolicy(GroupSampling):
             if self._overlap is not None:
                 episodes = self._checked(*self._overlap.take())
                 self._overlap.start_next()
-            elif self.config.dynamic_sampling:
-                episodes = self._sample_full()
             else:
-                episodes = self._sample(self._next_plan())
+                episodes = self._sample_next()
         if not episodes:
             logger.warning("no rollout group was left to train on in this iteration: the update is skipped")
+            self._settle()  # a checkpoint may follow
             return
         if self.config.engine_sleep_level is not None:
             self._runners.sleep(self.config.engine_sleep_level)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -251,6 +251,14 @@ class GroupPolicyConfig(GuardedConfig):
         overrides = with_absolute_paths(self.algorithm_config_overrides_per_module)
         if overrides != self.algorithm_config_overrides_per_module:
             self.algorithm_config_overrides_per_module = overrides
+
+    def problems_of_values(self) -> Iterator[str]:
+        """What is wrong on every machine, whatever model, engine and environment are there."""
+        return config_checks.check_single_values(self)
+
+    def problems_of_placement(self) -> Iterator[str]:
+        """What is wrong with the numbers of env runners and learners; the values themselves must be right."""
+        return config_checks.check_numbers_of_processes(self)
 
     def _choose_env_runner(self) -> None:
         """Takes the env runner for several agents where the environment, or else `multi_agent(…)`, says that there

@@ -53,6 +53,16 @@ class GroupSampling(CheckpointedAlgorithm):
         self._task_cursor += self.config.groups_per_iteration if num_groups is None else num_groups
         return training_plan(self.config, self._tasks, self._seed, range(first, self._task_cursor))
 
+    def _sample_next(self) -> list[SingleAgentEpisode]:
+        """The episodes of the next groups of the task stream. Ctrl-C leaves the task cursor before them: a checkpoint
+        that is saved then goes on with them."""
+        first = self._task_cursor
+        try:
+            return self._sample_full() if self.config.dynamic_sampling else self._sample(self._next_plan())
+        except KeyboardInterrupt:
+            self._task_cursor = first
+            raise
+
     def _sample(self, plan: RolloutPlan) -> list[SingleAgentEpisode]:
         return self._checked(plan, self._roll_out(plan))
 

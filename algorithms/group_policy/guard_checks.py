@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from rllib_gigpo.algorithms.group_policy.guards import ADVICE
+from rllib_gigpo.algorithms.group_policy.guards import ADVICE, KEYS
 
 
 def check_guards(config: Any) -> Iterator[str]:
@@ -22,5 +22,10 @@ def check_guards(config: Any) -> Iterator[str]:
         yield f"stop_on_guards={names!r} must be a list of names, of {known}."
         return
     for name in names:
-        if name not in ADVICE:
+        if not isinstance(name, str) or name not in ADVICE:
             yield f"stop_on_guards={list(names)!r}: there is no guard {name!r}; choose from {known}."
+        elif getattr(config, key := KEYS[name]) is None:
+            yield (
+                f"stop_on_guards={list(names)!r}: {key}=None switches the guard {name!r} off; set guards({key}=…), or "
+                "leave it out."
+            )

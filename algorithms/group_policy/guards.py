@@ -28,6 +28,15 @@ ADVICE = {
     KL_RUNAWAY: "a lower lr, a higher kl_coeff, fewer num_minibatches or num_epochs, a smaller clip_high",
 }
 
+# The key of the config that sets each of them, or switches it off.
+KEYS = {
+    NON_FINITE: "max_non_finite_steps",
+    ENTROPY_COLLAPSE: "min_entropy",
+    LENGTH_BLOWUP: "max_length_growth",
+    VALID_ACTION_COLLAPSE: "min_valid_action_ratio",
+    KL_RUNAWAY: "max_kl",
+}
+
 # Iterations that are averaged before anything is judged.
 WINDOW = 3
 # A policy that solves its tasks may be certain of them.

@@ -56,7 +56,7 @@ class GuardedConfig(LanguageAgentConfig):
             max_length_growth=max_length_growth,
             min_valid_action_ratio=min_valid_action_ratio,
             max_kl=max_kl,
-            stop_on_guards=tuple(sorted(names)) if isinstance(names, set | frozenset | list) else names,
+            stop_on_guards=tuple(sorted(names, key=str)) if isinstance(names, set | frozenset | list) else names,
         )
 
     def guard_limits(self) -> GuardLimits:

@@ -18,6 +18,7 @@ from rllib_gigpo.env_runners.runner_answers import RUNNER_DIED, ServedWeights
 from rllib_gigpo.env_runners.runner_group import RunnerGroup
 from rllib_gigpo.failures import Failure
 from rllib_gigpo.inference.weights_probe import Probe, probe_gap, probe_tolerance
+from rllib_gigpo.learners.learner_progress import LearnerStalled
 from rllib_gigpo.learners.sharded_learner_group import ShardedLearnerGroup
 
 logger = logging.getLogger(__name__)
@@ -139,8 +140,12 @@ def _deliver(
 def pack_weights(
     learner_group: LearnerGroup, *, by_reference: bool, module_id: str = DEFAULT_MODULE_ID
 ) -> WeightParcel:
-    """The first learner's weights of a module; by reference they stay in its node's object store. Raises RuntimeError
-    where that learner has failed."""
+    """The first learner's weights of a module; by reference they stay in its node's object store.
+
+    Raises:
+        RuntimeError: That learner has failed.
+        LearnerStalled: It does not give them within the learner group's learner_stall_timeout_s; ends all learners.
+    """
 
     def pack(learner: Any) -> WeightParcel:
         # Not copied: the object store and the runner's model do that, before the next update changes them.
@@ -154,11 +159,17 @@ def pack_weights(
             probe_logp=logp,
         )
 
+    timeout_s = learner_group.config.learner_stall_timeout_s
     is_sharded = isinstance(learner_group, ShardedLearnerGroup)
     with learner_group.gathered(with_optimizers=False) if is_sharded else nullcontext():
-        results = learner_group.foreach_learner(pack, remote_actor_ids=[0])
-    for result in results:
-        if result.ok:
-            return result.get()
-        raise RuntimeError(f"the first learner could not give its weights: {result.get()}") from result.get()
-    raise RuntimeError("the first learner has failed before, and gives no weights; its error is logged above")
+        for result in learner_group.foreach_learner(pack, remote_actor_ids=[0], timeout_seconds=timeout_s):
+            if result.ok:
+                return result.get()
+            raise RuntimeError(f"the first learner could not give its weights: {result.get()}") from result.get()
+        if learner_group._worker_manager.is_actor_healthy(0):
+            for learner in learner_group._workers:  # as in `call_remote_learners`: nobody is to wait for it any more
+                ray.kill(learner)
+            raise LearnerStalled(
+                f"learner 0 has not given its weights within {timeout_s:g} s (learner_stall_timeout_s)"
+            )
+        raise RuntimeError("the first learner has failed before, and gives no weights; its error is logged above")

@@ -85,7 +85,7 @@ class KeptCheckpoints:
         self._remove_others(previous)
 
     def _is_better(self, score: Any) -> bool:
-        if not isinstance(score, int | float) or math.isnan(score):
+        if score is None or math.isnan(score):
             return False
         if self._best is None:
             return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -54,13 +55,18 @@ def plan(
         chosen = next((known for known in PLACEMENTS if known == placement), None)
         if chosen is None:
             raise ValueError(f"--placement {placement!r} must be one of {', '.join(PLACEMENTS)}")
+        if not math.isfinite(gpu_memory):
+            raise ValueError(f"--gpu-memory {gpu_memory} must be a finite number of GiB")
         changes = json_object("--config", config, '{"lora_rank": 64}')
         plans = []
-        for experiment in load_config_file(config_file, stop={"training_iteration": 1.0}):
+        experiments = load_config_file(config_file, stop={"training_iteration": 1.0})
+        for experiment in experiments:
             changed = with_config(experiment.config, changes, "--config") if changes else experiment.config
-            found = plan_of(
-                with_model_path(first_variant(changed)), num_gpus=gpus, gpu_memory_gib=gpu_memory, placement=chosen
-            )
+            planned = with_model_path(first_variant(changed))
+            try:
+                found = plan_of(planned, num_gpus=gpus, gpu_memory_gib=gpu_memory, placement=chosen)
+            except ValueError as error:
+                raise ValueError(f"{experiment.name}: {error}" if len(experiments) > 1 else str(error)) from error
             plans.append((experiment.name, found))
     if as_json:
         typer.echo(json.dumps({name: found.as_dict() for name, found in plans}, indent=2))

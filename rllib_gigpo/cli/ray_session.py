@@ -116,7 +116,8 @@ def _total(bundles: Iterable[Resources]) -> dict[str, float]:
     for bundle in bundles:
         for name, amount in bundle.items():
             total[name] = total.get(name, 0) + amount
-    return {name: amount for name, amount in total.items() if amount > 0}
+    # Ray counts in ten-thousandths; a sum of floats may be above what it is the sum of.
+    return {name: round(amount, 4) for name, amount in total.items() if amount > 0}
 
 
 def _text(amounts: Resources, names: Iterable[Any]) -> str:

@@ -15,7 +15,7 @@ from rllib_gigpo.cli.experiment_mapping import with_model_path
 from rllib_gigpo.cli.ray_session import MissingResourcesError, RayOptions, ray_session
 from rllib_gigpo.cli.run_folder import check_storage_path
 from rllib_gigpo.cli.search_space import checked_variants
-from rllib_gigpo.cli.stop import UnknownResultKeyError
+from rllib_gigpo.cli.stop import OF_EVALUATIONS, UnknownResultKeyError
 from rllib_gigpo.cli.train_run import TrainRun
 from rllib_gigpo.cli.tune_run import TuneRun
 
@@ -48,6 +48,7 @@ class Runs:
         for experiment in experiments:
             if experiment.restore is not None:
                 check_restorable(experiment.restore, experiment.config.algo_class)
+            _check_evaluates(experiment)
         by_tune = options.resume or options.ray_address is not None
         for experiment in experiments:
             if experiment.checkpoints.best_by is not None and (by_tune or experiment.needs_tune()):
@@ -72,3 +73,15 @@ class Runs:
         with ray_session(self._ray_options, self._configs, verbose=self._verbose):
             for run in self._runs:
                 yield run.run()
+
+
+def _check_evaluates(experiment: Experiment) -> None:
+    """Raises ValueError where a result key is of evaluations, and the training has none."""
+    checkpoints, interval = experiment.checkpoints, experiment.config.evaluation_interval
+    keys = [*experiment.stop, checkpoints.best_by, checkpoints.score_attribute, experiment.metric]
+    of_evaluations = next((key for key in keys if key is not None and key.startswith(OF_EVALUATIONS)), None)
+    if of_evaluations is not None and not interval:
+        raise ValueError(
+            f"the result key {of_evaluations!r} is of evaluations during the training, and with evaluation_interval="
+            f'{interval} there are none: set it in the config, like {{"evaluation_interval": 5}}'
+        )

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 from ray.tune import Stopper
 
 from rllib_gigpo.cli.progress import value_at
+
+# How the keys of what only an iteration with an evaluation has begin.
+OF_EVALUATIONS = "evaluation/"
 
 
 class UnknownResultKeyError(ValueError):
@@ -26,16 +30,23 @@ def reached(stop: Mapping[str, float], result: Mapping[str, Any]) -> bool:
 
 
 def checked_value(result: Mapping[str, Any], key: str, what: str) -> Any:
-    """The value at `key`; None for one of an evaluation, since not every iteration evaluates.
+    """The value at `key`; None for one of an evaluation in an iteration without, since not every one evaluates, and for
+    any that is not there in an iteration that has lost all of its rollout groups.
 
     Raises:
-        UnknownResultKeyError: `key` is not in the result.
+        UnknownResultKeyError: `key` is not in the result, or what is there is no number.
     """
     current = value_at(result, key)
-    if current is None and not key.startswith("evaluation/"):
+    may_come = key.startswith(OF_EVALUATIONS) and OF_EVALUATIONS.rstrip("/") not in result
+    if current is None and not may_come and value_at(result, "env_runners/kept_groups") != 0:
         raise UnknownResultKeyError(
             f"{what} {key!r} is not in the train result; nested keys are written like 'env_runners/success_rate', and "
             f"these are there: {', '.join(sorted(map(str, result)))}"
+        )
+    if current is not None and not isinstance(current, Real):
+        inside = f" with {', '.join(sorted(map(str, current)))}" if isinstance(current, Mapping) else ""
+        raise UnknownResultKeyError(
+            f"{what} {key!r} is no number in the train result, but a {type(current).__name__}{inside}"
         )
     return current
 

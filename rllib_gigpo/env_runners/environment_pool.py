@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import gymnasium as gym
 
-from rllib_gigpo.env_runners.environment_worker import EnvironmentDescription, checked, described
+from rllib_gigpo.env_runners.environment_worker import EnvironmentDescription, checked, described, staying
 
 logger = logging.getLogger(__name__)
 
@@ -76,10 +76,12 @@ class InlineEnvironment:
         self.env = env
 
     async def reset(self, *, seed: int, options: dict[str, Any]) -> Any:
-        return self.env.reset(seed=seed, options=options)
+        with staying():
+            return self.env.reset(seed=seed, options=options)
 
     async def step(self, action: Any) -> Any:
-        return self.env.step(action)
+        with staying():
+            return self.env.step(action)
 
 
 class InlinePool(EnvironmentPool):

@@ -13,7 +13,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
@@ -90,11 +91,21 @@ def described(env: gym.Env) -> EnvironmentDescription:
     return EnvironmentDescription(env.observation_space, env.action_space, agents)
 
 
+@contextmanager
+def staying() -> Iterator[None]:
+    """Raises RuntimeError where an environment would end the process that hosts it, and with it all that runs there."""
+    try:
+        yield
+    except SystemExit as error:
+        raise RuntimeError(f"the environment called sys.exit({error.code!r})") from error
+
+
 def create_environment(create: Callable[[Any], gym.Env], context: CreatorContext) -> gym.Env:
     """Calls a creator that takes an `EnvContext`. Raises TypeError where that does not take the options."""
     rllib = sys.modules.get("ray.rllib.env.env_context")
     try:
-        return create(_Context(context) if rllib is None else rllib.EnvContext(**vars(context)))
+        with staying():
+            return create(_Context(context) if rllib is None else rllib.EnvContext(**vars(context)))
     except TypeError as error:
         raise TypeError(
             f"the environment cannot be made with env_config={context.env_config}: {error}. A class or a function that "
@@ -159,7 +170,8 @@ def _answer(connection: Connection, host: EnvironmentHost) -> Any:
     except Exception as error:  # what was sent cannot be unpickled: a module is missing here, or raises when imported
         return failure_of(error)
     try:
-        return getattr(host, method)(*arguments)
+        with staying():
+            return getattr(host, method)(*arguments)
     except Exception as error:
         return failure_of(error)
 

@@ -155,10 +155,12 @@ class GroupRollout:
         env, member = None, None
         try:
             env = await self._pool.acquire()
+            self._answers += 1  # of the environment, as what it does next
             member = await self._reset(group, index, env, images)
         except Exception as failure:
             self._count_env_failure(group, index, failure)
         finally:  # also where the rollout is cancelled
+            self._answers += 1
             if member is None and env is not None:
                 self._pool.discard(env)
         return member

@@ -49,6 +49,7 @@ class RunnerGroup:
         self._manager = env_runner_group._worker_manager
         self._restarts = config.restart_failed_env_runners
         self._tolerates_failures = config.restart_failed_env_runners or config.ignore_env_runner_failures
+        self._answer_timeout_s = config.env_runner_restore_timeout_s
         self._restart_timeout_s = config.env_runner_health_probe_timeout_s
         self._last_failure: Failure | None = None
         self._restarts_seen = {} if self.is_local else self._restarts_of(self._manager.healthy_actor_ids())
@@ -91,9 +92,12 @@ class RunnerGroup:
         """Has all engines give their GPU's memory back; see `VLLMServer.sleep`.
 
         Raises:
-            RuntimeError: An engine cannot; one that is gone does not count.
+            RuntimeError: An engine cannot, or gives no answer in time; one that is gone does not count.
         """
-        answers = self.call("sleep", {runner_id: {"level": level} for runner_id in self.alive()})
+        calls = {runner_id: {"level": level} for runner_id in self.alive()}
+        answers = self.call("sleep", calls, timeout_s=self._answer_timeout_s)
+        if silent := sorted(calls.keys() - answers.keys()):
+            raise RuntimeError(f"the engines of env runners {silent} do not sleep after {self._answer_timeout_s:g} s")
         for runner_id, answer in answers.items():
             if isinstance(answer, Failure) and not answer.is_infrastructure:
                 raise RuntimeError(f"the engine of env runner {runner_id} cannot sleep: {answer.details}")

@@ -90,6 +90,8 @@ class WorkerProcess:
             EnvironmentFailure: It cannot be made.
             WorkerDied, StepTimeout: The process died or hung meanwhile.
         """
+        if self._process is None and not self._closing:  # no new one could be started when it was replaced
+            self._start()
         if self._connection.poll(0):  # nothing was asked: it died while nobody looked, and nobody has lost anything
             self._replace(DIED)
         if key in self._keys:

@@ -114,7 +114,7 @@ def engine_arguments(settings: VLLMSettings, *, on_cpu: bool, known: Collection[
         "enable_prefix_caching": True,
         "disable_log_stats": True,
         # "ray" would be vLLM's choice inside of a placement group, which holds nothing for its workers.
-        "distributed_executor_backend": "mp" if _num_gpus(settings.options) > 1 else "uni",
+        "distributed_executor_backend": "mp" if gpus_of_engine(settings.options) > 1 else "uni",
         "weight_transfer_config": {"backend": WEIGHT_TRANSFER_BACKEND},
         "enable_sleep_mode": settings.sleeps,
     }
@@ -156,7 +156,7 @@ def check_options(options: Any) -> Iterator[str]:
 
 def check_placement(options: Mapping[str, Any], num_gpus: float) -> Iterator[str]:
     """Yields a message where vLLM's workers need other devices than an env runner has, `num_gpus`."""
-    needed = _num_gpus(options)
+    needed = gpus_of_engine(options)
     if needed > max(1, num_gpus):
         yield (
             f"engine_options: tensor_parallel_size x pipeline_parallel_size = {needed} needs as many GPUs, but "
@@ -214,5 +214,6 @@ def _served_rank(rank: int) -> int:
     return next(served for served in _LORA_RANKS if served >= rank)
 
 
-def _num_gpus(options: Mapping[str, Any]) -> int:
+def gpus_of_engine(options: Mapping[str, Any]) -> int:
+    """Over how many GPUs vLLM spreads a model with these engine arguments."""
     return math.prod(options.get(name, 1) for name in _PARALLEL)

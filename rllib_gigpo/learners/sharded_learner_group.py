@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from ray.rllib.core.learner.learner_group import LearnerGroup
@@ -39,9 +39,16 @@ class ShardedLearnerGroup(LearnerGroup):
         self._is_gathered = True
         try:
             yield
-        finally:
-            self._is_gathered = False
-            self._call_all("release", {})
+        except BaseException:
+            # A learner that has died of it cannot release anything, which is not what went wrong.
+            with suppress(RuntimeError):
+                self._release()
+            raise
+        self._release()
+
+    def _release(self) -> None:
+        self._is_gathered = False
+        self._call_all("release", {})
 
     @override(LearnerGroup)
     def get_state(

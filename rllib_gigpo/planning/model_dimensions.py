@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -119,7 +118,9 @@ def model_dimensions(model_path: str | Path) -> ModelDimensions:
     """
     path = Path(model_path)
     if (path / "config.json").is_file():
-        config = json.loads((path / "config.json").read_text(encoding="utf-8"))
+        from rllib_gigpo.rl_modules.model_directory import read_model_config
+
+        config = read_model_config(path)
         found = _dimensions_in(path.name, config)
         return replace(found, vision=_vision_parameters(path, found)) if "vision_config" in config else found
     if path.name in PUBLIC_MODELS:
@@ -134,6 +135,9 @@ def model_dimensions(model_path: str | Path) -> ModelDimensions:
 
 def _dimensions_in(name: str, config: Mapping[str, Any]) -> ModelDimensions:
     text = config.get("text_config") or config
+    for key in ("num_experts", "num_local_experts", "n_routed_experts"):
+        if text.get(key):
+            raise ValueError(f"config.json of {name} has {key}={text[key]}: mixtures of experts are not estimated")
     try:
         heads, hidden = text["num_attention_heads"], text["hidden_size"]
         model_type = str(text.get("model_type", ""))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+from rllib_gigpo.inference import vllm_options
 from rllib_gigpo.learners.reference_policy import is_reference_needed
 from rllib_gigpo.planning.memory import (
     GIB,
@@ -48,7 +49,7 @@ class Processes:
     @property
     def is_colocated(self) -> bool:
         """Whether a learner and an engine share each GPU."""
-        return self.gpus_per_learner < 1 or self.gpus_per_env_runner < 1
+        return self.gpus_per_learner + self.gpus_per_env_runner <= 1
 
 
 @dataclass(frozen=True)
@@ -119,8 +120,9 @@ def plan(config: Any, *, num_gpus: int, gpu_memory_gib: float, placement: Placem
 
     Raises:
         PlanRefusedError: Nothing fits; the message says what is too large, by how much, and what would help.
-        ValueError: The model is unknown.
+        ValueError: The model is unknown, there are several, or a value of the config cannot be right.
     """
+    _check_config(config)
     planner = _Planner(config, num_gpus, int(gpu_memory_gib * GIB))
     refused: dict[str, list[str]] = {}
     for name, processes in _candidates(config, num_gpus, placement):
@@ -131,7 +133,37 @@ def plan(config: Any, *, num_gpus: int, gpu_memory_gib: float, placement: Placem
     reasons = "; ".join(f"{' or '.join(names)}, {reason}" for reason, names in refused.items())
     raise PlanRefusedError(
         f"{planner.model.name} does not fit {num_gpus} GPU{'s' if num_gpus > 1 else ''} of {gpu_memory_gib:g} GiB. "
-        f"{reasons or 'Splitting takes at least 2 GPUs'}."
+        f"{reasons or _no_candidate(config)}."
+    )
+
+
+def _check_config(config: Any) -> None:
+    """Raises ValueError where no placement could be right; the model's directory need not be there."""
+    if getattr(config, "model_path", None) is None:
+        raise ValueError(f"{type(config).__name__} has no model_path: set language_model(model_path=…)")
+    for problem in config.problems_of_values():
+        raise ValueError(problem)
+    if len(config.policies) > 1:
+        raise ValueError(
+            f"policies={sorted(config.policies)}: the memory of several models is not estimated; plan one of them alone"
+        )
+    if config.engine == "vllm":
+        for problem in vllm_options.check_options(config.engine_options):
+            raise ValueError(problem)
+
+
+def _engine_gpus(config: Any) -> int:
+    """GPUs over which an engine spreads a model."""
+    return vllm_options.gpus_of_engine(config.engine_options) if config.engine == "vllm" else 1
+
+
+def _no_candidate(config: Any) -> str:
+    width = _engine_gpus(config)
+    if width == 1:
+        return "Splitting takes at least 2 GPUs"
+    return (
+        f"With tensor_parallel_size x pipeline_parallel_size = {width} an engine shares no GPU with a learner, and "
+        f"splitting takes at least {width + 1} GPUs"
     )
 
 
@@ -141,12 +173,14 @@ def _candidates(config: Any, num_gpus: int, placement: Placement) -> Iterator[tu
     )
     if placement == "config" or (placement == "auto" and own.num_gpus > 0):
         yield "as configured", own
-    if placement in ("auto", "split") and num_gpus > 1:
-        # Half of them for learners; where these need more room, all but one.
-        yield "split", Processes(num_gpus // 2, 1, num_gpus - num_gpus // 2, 1)
-        if num_gpus > 3:
-            yield f"split {num_gpus - 1}:1", Processes(num_gpus - 1, 1, 1, 1)
-    if placement in ("auto", "colocated"):
+    width = _engine_gpus(config)
+    if placement in ("auto", "split") and num_gpus > width:
+        # Half of them for learners; where these need more room, all but those of one engine.
+        engines = max(1, (num_gpus - num_gpus // 2) // width)
+        yield "split", Processes(min(num_gpus // 2, num_gpus - width), 1, engines, width)
+        if num_gpus > 2 * width + 1:
+            yield f"split {num_gpus - width}:{width}", Processes(num_gpus - width, 1, 1, width)
+    if placement in ("auto", "colocated") and width == 1:
         yield "colocated", Processes(num_gpus, _LEARNER_PART, num_gpus, _ENGINE_PART)
 
 
@@ -163,10 +197,16 @@ class _Planner:
     def plan(self, processes: Processes) -> Plan:
         """Raises PlanRefusedError where it does not fit."""
         self._check_gpus(processes)
+        placed = self._config.copy(copy_frozen=False)
+        for key, value in self._settings(processes).items():
+            setattr(placed, key, value)
+        for problem in placed.problems_of_placement():
+            raise PlanRefusedError(problem.rstrip("."))
         settings = self._training_settings(processes)
         learner = learner_memory(settings)
-        if learner.total > self._gpu_memory:
-            raise PlanRefusedError(self._too_large(settings, learner))
+        beside = self._needed(self._engine(processes, 0)) if processes.is_colocated else 0
+        if learner.total + beside > self._gpu_memory:
+            raise PlanRefusedError(self._too_large(settings, learner, beside))
         room, utilization = self._room(processes, learner)
         engine = self._engine(processes, room)
         needed = self._needed(engine)
@@ -189,7 +229,7 @@ class _Planner:
             delivery_bytes=delivered,
             shared_memory_bytes=copies * delivered,
             offloaded_bytes=offloaded_bytes(settings),
-            settings=self._settings(processes, utilization),
+            settings=self._settings(processes) | self._engine_options(processes, utilization),
         )
 
     def _check_gpus(self, processes: Processes) -> None:
@@ -198,7 +238,14 @@ class _Planner:
                 f"num_learners={processes.num_learners} with num_gpus_per_learner={processes.gpus_per_learner:g} and "
                 f"num_env_runners={processes.num_env_runners} leave the GPUs to nobody"
             )
-        if processes.num_gpus > self._num_gpus:
+        if processes.gpus_per_env_runner <= 0:
+            raise PlanRefusedError(
+                "num_gpus_per_env_runner=0 has engines on CPUs, which are not estimated: set it to more than 0"
+            )
+        if self._config.engine == "vllm":
+            for problem in vllm_options.check_placement(self._config.engine_options, processes.gpus_per_env_runner):
+                raise PlanRefusedError(problem.rstrip("."))
+        if round(processes.num_gpus, 4) > self._num_gpus:
             raise PlanRefusedError(f"it asks for {processes.num_gpus:g} GPUs, and there are {self._num_gpus}")
         halves = max(processes.gpus_per_learner, processes.gpus_per_env_runner) <= 0.5
         if processes.is_colocated and processes.num_learners > 1 and halves:
@@ -206,6 +253,11 @@ class _Planner:
                 f"num_gpus_per_learner={processes.gpus_per_learner:g} and num_gpus_per_env_runner="
                 f"{processes.gpus_per_env_runner:g} let Ray put two learners on one GPU, which NCCL refuses: set "
                 f"{_LEARNER_PART} and {_ENGINE_PART}"
+            )
+        if processes.num_env_runners > 1 and processes.gpus_per_env_runner <= 0.5:
+            raise PlanRefusedError(
+                f"num_gpus_per_env_runner={processes.gpus_per_env_runner:g} lets Ray put two engines on one GPU, which "
+                f"is not estimated: set {_ENGINE_PART}, or 1"
             )
 
     def _training_settings(self, processes: Processes) -> TrainingSettings:
@@ -246,8 +298,8 @@ class _Planner:
         return engine_memory(
             self.model,
             bytes_per_weight=self._size,
-            num_gpus=max(1, int(processes.gpus_per_env_runner)),
-            max_tokens=config.max_prompt_tokens + config.max_response_tokens,
+            num_gpus=_engine_gpus(config),
+            max_tokens=config.max_sequence_tokens(),
             num_requests=config.engine_options.get("max_num_seqs", num_requests),
             room=room,
         )
@@ -263,10 +315,7 @@ class _Planner:
             return 4 * self.model.num_adapter_parameters(rank)
         return self._size * self.model.num_parameters()
 
-    def _settings(self, processes: Processes, utilization: float) -> dict[str, Any]:
-        options = dict(self._config.engine_options)
-        if processes.is_colocated and self._config.engine == "vllm":
-            options["gpu_memory_utilization"] = utilization
+    def _settings(self, processes: Processes) -> dict[str, Any]:
         sharding = {"sharding": self._config.sharding} if self._config.sharding is not None else {}
         return {
             "num_learners": processes.num_learners,
@@ -274,26 +323,34 @@ class _Planner:
             **sharding,
             "num_env_runners": processes.num_env_runners,
             "num_gpus_per_env_runner": processes.gpus_per_env_runner,
-            "engine_options": options,
         }
 
-    def _too_large(self, settings: TrainingSettings, learner: LearnerMemory) -> str:
-        """What of a learner is too large, and what would help."""
+    def _engine_options(self, processes: Processes, utilization: float) -> dict[str, Any]:
+        options = dict(self._config.engine_options)
+        if processes.is_colocated and self._config.engine == "vllm":
+            options["gpu_memory_utilization"] = utilization
+        return {"engine_options": options}
+
+    def _too_large(self, settings: TrainingSettings, learner: LearnerMemory, beside: int) -> str:
+        """What of a learner is too large on a GPU with so many bytes of an engine beside it, and what would help."""
         parts = ", ".join(f"{name} {value / GIB:.1f}" for name, value in asdict(learner).items() if value > 0.05 * GIB)
-        needs = f"a learner needs {_gib(learner.total)} ({parts})"
+        of_engine = f" beside an engine's {_gib(beside)}" if beside else ""
+        needs = f"a learner needs {_gib(learner.total)} ({parts}){of_engine}"
+        # The share of the engine is in hundredths.
+        room = self._gpu_memory - beside - (self._gpu_memory // 100 if beside else 0)
         recomputing = learner_memory(replace(settings, recomputes_layers=True))
-        if not settings.recomputes_layers and recomputing.total <= self._gpu_memory:
+        if not settings.recomputes_layers and recomputing.total <= room:
             return f"{needs}: with language_model(gradient_checkpointing=True) it needs {_gib(recomputing.total)}"
-        if learner.without_activations <= self._gpu_memory:
+        if learner.without_activations <= room:
             least = learner_memory(replace(settings, micro_batch_tokens=1))
-            if least.total <= self._gpu_memory:
+            if least.total <= room:
                 per_token = (least.activations + least.logits) / settings.max_tokens
-                most = int((self._gpu_memory - learner.without_activations) / per_token)
-                return f"{needs}: set training(micro_batch_tokens={most // 256 * 256})"
+                most = int((room - learner.without_activations) / per_token)
+                return f"{needs}: set training(micro_batch_tokens={most // 256 * 256 or most})"
             return f"{needs}, {_gib(least.total)} of it with one row at a time: lower max_prompt_tokens"
         helps = []
         adapter = replace(settings, lora_rank=64, bytes_per_weight=2, micro_batch_tokens=1, recomputes_layers=True)
-        if settings.lora_rank is None and (with_adapter := learner_memory(adapter)).total <= self._gpu_memory:
+        if settings.lora_rank is None and (with_adapter := learner_memory(adapter)).total <= room:
             helps.append(
                 "with language_model(lora_rank=64, model_dtype='bfloat16', gradient_checkpointing=True) it needs "
                 f"{_gib(with_adapter.total)} at least"
@@ -301,14 +358,14 @@ class _Planner:
         without = learner_memory(
             replace(settings, offloads_reference=True, micro_batch_tokens=1, recomputes_layers=True)
         )
-        if learner.reference and not settings.offloads_reference and without.total <= self._gpu_memory:
+        if learner.reference and not settings.offloads_reference and without.total <= room:
             helps.append(
                 "with learners(offload_reference=True) and gradient_checkpointing=True it needs "
                 f"{_gib(without.total)} at least"
             )
-        most = self._num_gpus - 1
+        most = self._num_gpus - _engine_gpus(self._config)
         spread = learner_memory(replace(settings, shards=max(1, most), micro_batch_tokens=1, recomputes_layers=True))
-        if settings.shards == 1 and not settings.has_critic and most > 1 and spread.total <= self._gpu_memory:
+        if settings.shards == 1 and not settings.has_critic and most > 1 and spread.total <= room:
             helps.append(
                 f"with learners(num_learners={most}, sharding='fsdp') and gradient_checkpointing=True it needs "
                 f"{_gib(spread.total)} at least"

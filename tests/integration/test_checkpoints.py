@@ -18,7 +18,8 @@ from ray.rllib.connectors.connector_v2 import ConnectorV2
 from rllib_gigpo.algorithms.gigpo.gigpo import GiGPO, GiGPOConfig
 from rllib_gigpo.algorithms.group_policy.checkpoints import check_checkpoint, locate, saved_whole, write_manifest
 from rllib_gigpo.algorithms.grpo.grpo import GRPO, GRPOConfig
-from tests.algorithm_cases import largest_difference, small_config, weights_of
+from rllib_gigpo.columns import GROUP_ID
+from tests.algorithm_cases import largest_difference, record_samples, small_config, weights_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_cluster")]
 
@@ -119,6 +120,22 @@ def test_a_save_that_is_stopped_leaves_nothing_or_what_was_there(
     assert (path / "notes.txt").read_text() == "of the user"
 
 
+def test_what_was_being_sampled_at_a_ctrl_c_is_sampled_by_the_run_that_goes_on(
+    algo: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(plan: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(algo._runners, "roll_out", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            algo.train()
+    algo.restore_from_path(algo.save_to_path(tmp_path / "checkpoint"))
+    episodes = record_samples(algo)
+    algo.train()
+    assert {episode.get_infos(0)[GROUP_ID] for episode in episodes} == {0, 1}
+
+
 def save_text(path: Path, text: str) -> None:
     """A checkpoint as small as can be."""
     final, filesystem = locate(path)
@@ -157,6 +174,20 @@ def test_a_process_killed_between_any_two_steps_of_replacing_leaves_a_whole_chec
         "state": "newest",
         "notes.txt": "of the user",
     }
+    assert [entry.name for entry in tmp_path.iterdir()] == ["checkpoint"]
+
+
+@pytest.mark.parametrize("manifest", ["", "{}", "\0" * 100])
+def test_a_damaged_checkpoint_can_be_saved_over(tmp_path: Path, manifest: str) -> None:
+    path = tmp_path / "checkpoint"
+    save_text(path, "old")
+    (path / "notes.txt").write_text("of the user")
+    (path / "checkpoint_manifest.json").write_text(manifest)
+    for text in ("new", "newest"):
+        save_text(path, text)
+        check_checkpoint(*locate(path), GiGPO)
+        assert (path / "state").read_text() == text
+    assert (path / "notes.txt").read_text() == "of the user"
     assert [entry.name for entry in tmp_path.iterdir()] == ["checkpoint"]
 
 
@@ -261,7 +292,8 @@ def flip_a_bit(file: Path) -> None:
             r"huggingface/model\.safetensors has another content than was written \(SHA-256\)",
         ),
         (lambda path: (path / "checkpoint_manifest.json").unlink(), "no complete checkpoint"),
-        (lambda path: (path / "checkpoint_manifest.json").write_text("{"), "checkpoint_manifest.json is no JSON"),
+        (lambda path: (path / "checkpoint_manifest.json").write_text("{"), "checkpoint_manifest.json is no manifest"),
+        (lambda path: (path / "checkpoint_manifest.json").write_text("{}"), "checkpoint_manifest.json is no manifest"),
         (shutil.rmtree, "there is no checkpoint at"),
     ],
 )

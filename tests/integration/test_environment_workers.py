@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -133,6 +135,7 @@ def test_alfworld_plays_the_same_in_workers(module: CausalLMRLModule) -> None:
         ("kill", {"WorkerDied": 2}, {"died": 1}),
         ("hang", {"StepTimeout": 1, "WorkerDied": 1}, {"timed_out": 1}),
         ("raise", {"ZeroDivisionError": 1}, {}),
+        ("exit", {"SystemExit": 1}, {}),
         ("reset", {"ConnectionError": 1}, {}),
         ("construct", {"ConnectionError": 1}, {}),
     ],
@@ -172,6 +175,27 @@ def test_a_worker_that_dies_between_two_rollouts_costs_nothing(module: CausalLMR
     assert len(rollout.run(plan_of(1))) == 4
     counts = rollout.take_counts()
     assert (counts["env_worker_restarts/died"], counts["endings/env_failure"]) == (1, 0)
+
+
+def test_a_worker_that_could_not_be_replaced_is_started_when_it_is_needed(
+    module: CausalLMRLModule, make_pool: MakePool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = make_pool(num_envs=4)
+    rollout = rollout_of(module, pool)
+    rollout.run(plan_of(1))
+    process = pool._workers[0].process._process
+    process.kill()
+    process.wait()
+
+    def fail(*args: Any, **kwargs: Any) -> None:
+        raise BlockingIOError(errno.EAGAIN, "no more processes")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(subprocess, "Popen", fail)
+        assert len(rollout.run(plan_of(1))) == 2
+    counts = rollout.take_counts()
+    assert (counts["env_failure_causes/BlockingIOError"], counts["failure_kinds/infrastructure"]) == (2, 2)
+    assert len(rollout.run(plan_of(1))) == 4
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import asyncio
 import string
+import sys
 
 import gymnasium as gym
 import numpy as np
@@ -147,6 +148,8 @@ def test_members_of_a_group_sample_different_responses(module):
     ("misbehave", "cause"),
     [
         (lambda env, method: 1 / 0 if (env.number, method, env.t) == (1, "step", 2) else None, "ZeroDivisionError"),
+        (lambda env, method: sys.exit(3) if (env.number, method) == (1, "step") else None, "SystemExit"),
+        (lambda env, method: sys.exit() if (env.number, method) == (1, "reset") else None, "SystemExit"),
         (lambda env, method: ("?", {}) if (env.number, method) == (1, "step") else None, "EnvironmentAnswerError"),
         (lambda env, method: (7, {}) if (env.number, method) == (1, "reset") else None, "EnvironmentAnswerError"),
         (lambda env, method: 1 / 0 if (env.number, method) == (1, "reset") else None, "ZeroDivisionError"),
@@ -252,6 +255,19 @@ def test_it_runs_where_an_event_loop_already_runs(module):
         return rollout.run(plan_of(1))
 
     assert len(asyncio.run(in_a_notebook())) == 4
+
+
+def test_environments_that_start_one_after_the_other_have_answered(module):
+    """All start before the first prompt: of many slow ones, each in time, no stall may be made."""
+    seen = []
+
+    def note(env, method):
+        if method == "reset":
+            seen.append(rollout._answers)
+
+    rollout = rollout_of(module, numbered(misbehave=note)[0])
+    rollout.run(plan_of(2, max_response_tokens=1))
+    assert len(seen) == 8 and seen == sorted(set(seen))
 
 
 def test_a_pool_without_room_for_a_group_is_refused(module):

@@ -156,6 +156,12 @@ def test_what_guards_find_is_in_the_results_and_may_end_the_run(tmp_path: Path) 
         ({"max_kl": "high"}, r"max_kl='high' must be a finite number, or None"),
         ({"stop_on_guards": ["kl_runway"]}, r"there is no guard 'kl_runway'; choose from .*'kl_runaway'"),
         ({"stop_on_guards": "kl_runaway"}, r"stop_on_guards='kl_runaway' must be a list of names"),
+        (
+            {"stop_on_guards": ["kl_runaway", 3]},
+            r"stop_on_guards=\[3, 'kl_runaway'\]: there is no guard 3; choose from",
+        ),
+        ({"stop_on_guards": [{}]}, r"there is no guard {}; choose from"),
+        ({"stop_on_guards": ["kl_runaway"], "max_kl": None}, r"max_kl=None switches the guard 'kl_runaway' off; set"),
     ],
 )
 def test_a_setting_that_cannot_work_is_named(settings: dict, message: str) -> None:

@@ -11,6 +11,7 @@ import pytest
 import ray
 
 from rllib_gigpo.algorithms.group_policy.learner_update import update_learners
+from rllib_gigpo.algorithms.group_policy.weight_delivery import pack_weights
 from rllib_gigpo.failures import failure_of
 from rllib_gigpo.learners.learner_progress import LearnerStalled, count_pass
 from tests.learner_cases import build_learner_group, random_rows
@@ -71,5 +72,24 @@ def test_a_slow_learner_is_waited_for_and_one_that_hangs_is_named(tmp_path: Path
         for learner in group._workers:
             with pytest.raises(ray.exceptions.RayActorError):
                 ray.get(learner.policy_ids.remote(), timeout=60)
+    finally:
+        group.shutdown()
+
+
+def _hangs_in_its_probe(learner: Any) -> None:
+    """Puts something in the place of what a delivery asks for."""
+    learner.probe = lambda module_id: time.sleep(3600)
+
+
+@pytest.mark.timeout(300)
+def test_a_learner_that_does_not_give_its_weights_is_not_waited_for(tmp_path: Path) -> None:
+    group = build_learner_group(save_tiny_model(tmp_path / "model"), num_learners=1, learner_stall_timeout_s=STALL_S)
+    try:
+        assert pack_weights(group, by_reference=True).version == 0
+        group.foreach_learner(_hangs_in_its_probe)
+        with pytest.raises(LearnerStalled, match=r"learner 0 has not given its weights within 6 s \(learner_stall"):
+            pack_weights(group, by_reference=True)
+        with pytest.raises(ray.exceptions.RayActorError):
+            ray.get(group._workers[0].policy_ids.remote(), timeout=60)
     finally:
         group.shutdown()

@@ -237,3 +237,11 @@ def test_what_keeps_checkpoints_and_where_is_asked_for_in_one_way(tmp_path: Path
     assert re.search(r"--keep-best a is of one training .*--checkpoint-score-attr", error_of(*by_tune))
     assert not (tmp_path / "runs").exists()
     assert "storage path s3:/bucket/runs is a URI" in error_of(*train, "--storage-path", "s3://bucket/runs")
+
+
+@pytest.mark.parametrize("option", ["--keep-best", "--metric"])
+def test_a_result_key_of_evaluations_takes_a_training_with_some(tmp_path: Path, option: str) -> None:
+    key = "evaluation/env_runners/success_rate"
+    train = [*TRAIN, "--config", f"{{{MODEL}}}", "--storage-path", str(tmp_path / "runs"), option, key]
+    assert re.search(rf"{key}' is of evaluations .*evaluation_interval=None .*set it in the config", error_of(*train))
+    assert not (tmp_path / "runs").exists()

@@ -67,6 +67,17 @@ def test_training_stops_at_the_first_value_that_is_reached() -> None:
 def test_result_keys_that_are_not_there_are_errors_and_not_an_endless_training() -> None:
     with pytest.raises(UnknownResultKeyError, match="stop key 'env_runners/succes' is not in the train result"):
         reached({"env_runners/succes": 1}, RESULT)
+    evaluated = RESULT | {"evaluation": {"env_runners": {"success_rate": 0.5}}}
+    assert reached({"evaluation/env_runners/success_rate": 0.5}, evaluated)
+    with pytest.raises(UnknownResultKeyError, match="'evaluation/env_runners/succes' is not in the train result"):
+        reached({"evaluation/env_runners/succes": 0.5}, evaluated)
+    with pytest.raises(
+        UnknownResultKeyError, match="'env_runners' is no number in the train result, but a dict with succ"
+    ):
+        reached({"env_runners": 1}, RESULT)
+    # Where the first iteration has lost all of its groups, means are there from the next one on.
+    lost = {"training_iteration": 1, "env_runners": {"kept_groups": 0.0}}
+    assert not StopWhenReached({"training_iteration": 4}, "env_runners/success_rate")("trial", lost)
     by_tune = StopWhenReached({"training_iteration": 4}, "succes")
     assert not by_tune.stop_all()
     assert by_tune("trial", RESULT)
@@ -169,6 +180,8 @@ def test_a_run_that_the_cluster_has_no_room_for_says_what_is_asked_and_what_ther
     with pytest.raises(MissingResourcesError, match="no machine of the cluster has that: 8 CPU, 1 GPU"):
         check_resources([{"CPU": 1, "GPU": 2}], {"CPU": 16, "GPU": 2}, [{"CPU": 8, "GPU": 1}] * 2)
     check_resources(bundles, {"CPU": 4, "GPU": 2}, [{"CPU": 4, "GPU": 2}])
+    # As `rllib plan` places a learner and an engine on each GPU: the sum of these floats is 4.000000000000001.
+    check_resources([{"GPU": 0.51}] * 4 + [{"GPU": 0.49}] * 4, {"GPU": 4}, [{"GPU": 4}])
 
 
 def test_a_cluster_s_resources_cannot_be_set() -> None:

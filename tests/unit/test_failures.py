@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 import pickle
+import socket
 import subprocess
 import sys
 from collections import Counter
+from urllib.error import URLError
 
 import pytest
 import ray.exceptions
@@ -47,6 +49,9 @@ def caused_by(error: Exception, cause: BaseException) -> Exception:
         (torch.distributed.DistBackendError("gloo"), INFRASTRUCTURE, "DistBackendError"),
         (TimeoutError(), INFRASTRUCTURE, "TimeoutError"),
         (ConnectionRefusedError(errno.ECONNREFUSED, "no server"), INFRASTRUCTURE, "ConnectionRefusedError"),
+        (URLError(ConnectionRefusedError(errno.ECONNREFUSED, "no server")), INFRASTRUCTURE, "ConnectionRefusedError"),
+        (URLError(socket.gaierror(socket.EAI_AGAIN, "no name server")), INFRASTRUCTURE, "gaierror"),
+        (URLError("unknown url type: ftpx"), DATA, "URLError"),
         (EngineDied("gone"), INFRASTRUCTURE, "EngineDied"),
         (RolloutStalled("?"), INFRASTRUCTURE, "RolloutStalled"),
         (StepTimeout("?"), INFRASTRUCTURE, "StepTimeout"),

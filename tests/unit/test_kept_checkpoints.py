@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from rllib_gigpo.cli.experiment import Checkpoints
@@ -50,6 +51,12 @@ def test_the_latest_and_the_best_are_kept(tmp_path: Path) -> None:
     assert kept_in(tmp_path) == [8, 10]
     train(kept, {12: 0.5, 14: 0.5, 16: 0.5})
     assert kept_in(tmp_path) == [10, 14, 16]
+
+
+def test_a_score_may_be_any_number_of_numpy(tmp_path: Path) -> None:
+    kept = KeptCheckpoints(tmp_path, Checkpoints(best_by=KEY))
+    train(kept, {1: np.int64(2), 2: np.float32(2.5), 3: np.float32("nan")})  # type: ignore[dict-item]
+    assert best_of(tmp_path) == ("checkpoint_000002", 2.5)
 
 
 def test_the_least_may_be_the_best_and_all_may_be_kept(tmp_path: Path) -> None:

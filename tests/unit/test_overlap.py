@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from threading import Event
+from contextlib import nullcontext
+from threading import Event, Timer
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from rllib_gigpo.algorithms.group_policy.group_policy import GroupPolicy
 from rllib_gigpo.algorithms.group_policy.overlap import OverlappedSampling, check_overlap
 from rllib_gigpo.env_runners.rollout_plan import GroupPlan, RolloutPlan
 from rllib_gigpo.env_runners.runner_answers import Rollout
@@ -51,6 +54,24 @@ def test_one_plan_is_rolled_out_ahead_and_no_more() -> None:
         assert plans.rolled_out[-1] == first + 2
         assert plans.made == first + 4
         assert overlap.groups_ahead == 2
+
+
+def test_an_iteration_without_an_update_ends_with_nothing_being_sampled() -> None:
+    """A checkpoint may follow."""
+    plans = Plans()
+    algo: Any = object.__new__(GroupPolicy)
+    algo._overlap = OverlappedSampling(plans.roll_out, plans.next)
+    algo._timed = lambda timer: nullcontext()
+
+    def nothing_is_left(plan: RolloutPlan, rollout: Rollout) -> list:
+        plans.may_go_on.clear()
+        Timer(0.3, plans.may_go_on.set).start()
+        return []
+
+    algo._checked = nothing_is_left
+    algo.training_step()
+    assert plans.rolled_out == [0, 2]
+    assert algo._overlap.groups_ahead == 2
 
 
 def test_what_a_rollout_raises_comes_where_its_groups_are_taken() -> None:

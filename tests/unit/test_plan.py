@@ -187,6 +187,90 @@ def gigpo(model: str = "Qwen2.5-1.5B-Instruct", **training: Any) -> GiGPOConfig:
     )
 
 
+def placed(config: Any, learners: int, of_learner: float, runners: int, of_runner: float) -> Any:
+    """With these numbers of learners and env runners, and the GPUs of each."""
+    config.learners(num_learners=learners, num_gpus_per_learner=of_learner)
+    return config.env_runners(num_env_runners=runners, num_gpus_per_env_runner=of_runner)
+
+
+def wide() -> GiGPOConfig:
+    """Engines over two GPUs each."""
+    return gigpo().generation(engine_options={"tensor_parallel_size": 2})
+
+
+@pytest.mark.parametrize(
+    ("gpus", "learners", "runners"),
+    [(3, 1, 1), (4, 2, 1), (8, 4, 2)],
+)
+def test_engines_over_several_gpus_get_as_many(gpus: int, learners: int, runners: int) -> None:
+    found = plan(wide(), num_gpus=gpus, gpu_memory_gib=80)
+    settings = found.settings
+    assert (settings["num_learners"], settings["num_env_runners"]) == (learners, runners)
+    assert settings["num_gpus_per_env_runner"] == settings["engine_options"]["tensor_parallel_size"] == 2
+    assert found.engine.weights == plan(gigpo(), num_gpus=gpus, gpu_memory_gib=80).engine.weights / 2
+
+
+def test_only_vllm_spreads_a_model_over_the_gpus_of_an_env_runner() -> None:
+    """The `hf` engine uses one of them."""
+    several = placed(gigpo().generation(engine="hf"), 1, 1, 1, 2).env_runners(num_envs_per_env_runner=8)
+    found = plan(several, num_gpus=3, gpu_memory_gib=80, placement="config")
+    assert found.engine.weights == 4 * found.num_parameters
+
+
+def test_learners_and_engines_that_do_not_fit_on_one_gpu_are_not_colocated() -> None:
+    found = plan(placed(gigpo(), 1, 0.6, 1, 0.6), num_gpus=2, gpu_memory_gib=80, placement="config")
+    assert found.placement == "split" and found.fullest_gpu < found.learner.total + found.engine.total
+
+
+def test_sharded_learners_are_placed_where_there_are_several() -> None:
+    config = gigpo(micro_batch_tokens=512).language_model(gradient_checkpointing=True).learners(sharding="fsdp")
+    found = plan(config, num_gpus=2, gpu_memory_gib=80)
+    assert (found.placement, found.settings["num_learners"]) == ("colocated", 2)
+
+
+def test_an_engine_has_room_for_the_longer_responses_of_an_evaluation() -> None:
+    config = gigpo().evaluation(evaluation_config={"max_response_tokens": 4096})
+    long, short = (plan(one, num_gpus=2, gpu_memory_gib=80).engine for one in (config, gigpo()))
+    assert long.cache_per_request > short.cache_per_request
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (GiGPOConfig(), r"GiGPOConfig has no model_path: set language_model\(model_path=…\)"),
+        (gigpo().language_model(lora_rank=-8), "lora_rank=-8 must be an integer of at least 1"),
+        (gigpo(micro_batch_tokens=0), "micro_batch_tokens=0 must be an integer of at least 1"),
+        (gigpo().learners(sharding="fspd"), "sharding='fspd' is unknown; choose one of None, 'fsdp'"),
+        (gigpo().language_model(model_dtype="fp32"), "model_dtype='fp32' is unknown"),
+        (
+            gigpo().generation(engine_options={"tensor_parallel_size": "2"}),
+            "tensor_parallel_size='2' must be an integer of at least 1",
+        ),
+        (
+            gigpo().multi_agent(policies={"a", "b"}, policy_mapping_fn=lambda *args, **kwargs: "a"),
+            r"policies=\['a', 'b'\]: the memory of several models is not estimated",
+        ),
+    ],
+)
+def test_a_config_that_no_machine_helps_is_refused_by_its_key(config: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        plan(config, num_gpus=2, gpu_memory_gib=80)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", r"config\.json cannot be read"),
+        ('{"num_hidden_layers": 2}', "has no 'num_attention_heads': its size cannot be told"),
+        ('{"num_experts": 128}', "num_experts=128: mixtures of experts are not estimated"),
+    ],
+)
+def test_a_model_whose_size_cannot_be_told_is_refused(tmp_path: Path, content: str, message: str) -> None:
+    (tmp_path / "config.json").write_text(content)
+    with pytest.raises(ValueError, match=message):
+        model_dimensions(tmp_path)
+
+
 def test_a_config_without_gpus_is_placed() -> None:
     split = plan(gigpo(), num_gpus=2, gpu_memory_gib=80)
     assert (split.placement, split.settings["num_learners"], split.settings["num_env_runners"]) == ("split", 1, 1)
@@ -224,6 +308,11 @@ def test_a_config_without_gpus_is_placed() -> None:
             "two learners on one GPU",
         ),
         (gigpo().generation(engine_options={"gpu_memory_utilization": 0.1}), 2, 80, "an engine needs"),
+        (placed(gigpo(), 1, 1, 2, 0), 4, 80, "num_gpus_per_env_runner=0 has engines on CPUs"),
+        (placed(gigpo(), 1, 0.5, 2, 0.25), 1, 80, "num_gpus_per_env_runner=0.25 lets Ray put two engines on one GPU"),
+        (placed(wide(), 1, 1, 1, 1), 2, 80, r"= 2 needs as many GPUs, but num_gpus_per_env_runner=1: set .*=2\)"),
+        (placed(gigpo().learners(sharding="fsdp"), 1, 1, 1, 1), 2, 80, r"num_learners=1: set .* to at least 2"),
+        (wide(), 2, 80, r"= 2 an engine shares no GPU with a learner, and splitting takes at least 3 GPUs\.$"),
         (
             gigpo("Qwen2.5-7B-Instruct")
             .env_runners(num_env_runners=1, num_gpus_per_env_runner=0.51)
@@ -245,6 +334,17 @@ def test_the_micro_batch_that_a_refusal_names_fits() -> None:
         plan(gigpo(micro_batch_tokens=200_000), num_gpus=2, gpu_memory_gib=80)
     tokens = int(str(refused.value).partition("micro_batch_tokens=")[2].partition(")")[0])
     assert plan(gigpo(micro_batch_tokens=tokens), num_gpus=2, gpu_memory_gib=80).learner.total <= 80 * GIB
+
+    def beside_an_engine(micro_batch_tokens: int) -> Any:
+        config = gigpo(micro_batch_tokens=micro_batch_tokens)
+        return config.language_model(gradient_checkpointing=True)
+
+    # There less fits.
+    with pytest.raises(PlanRefusedError, match=r"beside an engine's 9\.4 GiB: set training") as refused:
+        plan(beside_an_engine(40_960), num_gpus=1, gpu_memory_gib=56)
+    tokens = int(str(refused.value).partition("micro_batch_tokens=")[2].partition(")")[0])
+    found = plan(beside_an_engine(tokens), num_gpus=1, gpu_memory_gib=56)
+    assert found.is_colocated and found.fullest_gpu <= 56 * GIB
 
 
 @pytest.mark.parametrize("example", PAPERS)
@@ -280,6 +380,8 @@ def test_the_command_prints_a_table_or_json_and_refuses() -> None:
     assert line.startswith("Error: Qwen2.5-1.5B-Instruct does not fit 2 GPUs of 24 GiB.")
     result = CliRunner().invoke(app, ["plan", example, "--placement", "anywhere"])
     assert "--placement 'anywhere' must be one of" in result.stderr
+    result = CliRunner().invoke(app, ["plan", example, "--gpu-memory", "inf"])
+    assert result.exit_code == 2 and "--gpu-memory inf must be a finite number of GiB" in result.stderr
 
 
 def test_the_tiny_examples_can_be_planned_too() -> None:
