@@ -86,21 +86,22 @@ def _print(name: str, plan: Plan) -> None:
         f"{name}: {plan.model}, {plan.num_parameters / 1e9:.2f} billion parameters, {plan.placement}: "
         f"{processes.num_learners} learners, {processes.num_env_runners} engines"
     )
-    table = Table("GiB on a GPU", "weights", "gradients", "optimizer", "reference", "passes", "cache", "other", "total")
     learner, engine = plan.learner, plan.engine
-    passes = learner.activations + learner.logits + learner.gathered
-    table.add_row(
-        "of a learner",
-        *_gib(learner.weights, learner.gradients, learner.optimizer, learner.reference, passes, 0, learner.overhead),
-        f"{learner.total / _GIB:.1f} of {plan.gpu_memory / _GIB:g}",
-    )
-    table.add_row(
-        "of an engine",
-        *_gib(engine.weights, 0, 0, 0, 0, engine.cache, engine.overhead),
-        f"{engine.total / _GIB:.1f} of {plan.gpu_memory / _GIB:g}",
-    )
-    if plan.is_colocated:
-        table.add_row("both, on one GPU", *[""] * 7, f"{plan.fullest_gpu / _GIB:.1f} of {plan.gpu_memory / _GIB:g}")
+    # A row for each part: as columns they would not fit a terminal.
+    table = Table("GiB on a GPU", "of a learner", "of an engine", *["of both"] * plan.is_colocated)
+    parts = {
+        "weights": (learner.weights, engine.weights),
+        "gradients": (learner.gradients, 0),
+        "optimizer": (learner.optimizer, 0),
+        "reference": (learner.reference, 0),
+        "passes": (learner.activations + learner.logits + learner.gathered, 0),
+        "cache": (0, engine.cache),
+        "other": (learner.overhead, engine.overhead),
+    }
+    for part, amounts in parts.items():
+        table.add_row(part, *_gib(*amounts))
+    totals = [learner.total, engine.total, *[plan.fullest_gpu] * plan.is_colocated]
+    table.add_row(f"total, of {plan.gpu_memory / _GIB:g}", *_gib(*totals))
     console.print(table)
     say(
         f"cache: {engine.requests_in_cache} prompts with responses of full length, of {engine.num_requests} that are "
