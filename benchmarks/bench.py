@@ -72,7 +72,8 @@ def iteration(measured: dict[str, Any]) -> Iterator[Figure]:
 
 def weight_delivery(measured: dict[str, Any]) -> Iterator[Figure]:
     for name, copies in measured["ratios"].items():
-        if "SmolLM2" in name:  # of a small model, calls of actors are most of it
+        # Of a small model, calls of actors are most of it; of an adapter the proof, whose noise is more than the rest.
+        if name == "SmolLM2-135M":
             yield Figure(f"weight delivery over two copies of its bytes: {name}", copies, most=2.5)
 
 

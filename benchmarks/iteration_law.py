@@ -10,10 +10,10 @@ The law: an iteration takes, in one process,
 
 `attended` is rows · tokens · width, with what is in the cache; tokens are those of the rectangle. Those of a pass with
 a gradient count three times, for the backward pass takes two forward ones. a to f are fitted to responses and updates
-of made-up rows, g to an iteration. Then iterations are trained, in which only the shapes of the passes are
+of made-up rows, g to iterations. Then iterations are trained, in which only the shapes of the passes are
 noted, and the law is asked what they should have taken. Processor seconds of one thread.
 
-The very first iteration counts for nothing: what a process does once is in it.
+The very first iteration counts for nothing: what a process does once is in it. g is fitted to the next two.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SAMPLED = ((1, 24, 8), (8, 48, 8), (32, 80, 16), (128, 60, 16), (128, 140, 8), (
 LEARNED = ((8, 40), (32, 80), (128, 80), (256, 120), (64, 160), (512, 100))
 SAMPLED_BY_A_LARGE_MODEL = ((1, 24, 4), (4, 60, 8), (16, 90, 12), (16, 60, 20), (8, 120, 8))
 LEARNED_BY_A_LARGE_MODEL = ((2, 60), (4, 100), (16, 80), (24, 100))
-REPETITIONS = 3
+REPETITIONS, CALIBRATING = 3, 2
 COLUMNS = "| iteration | steps | sampled tokens | predicted, s | measured, s | predicted for measured |"
 RESPONSE_TOKENS = 12  # of a made-up row of the learner
 
@@ -193,8 +193,8 @@ def _tested(name: str, law: Law, algo: Any, iterations: int) -> float:
         f"{1e9 * d:.3g} ns an attended token; learner {1e3 * e:.3g} ms a pass and {1e6 * f:.3g} µs a token\n\n"
         f"{COLUMNS}\n{'|---' * 6}|"
     )
-    per_step, predicted_all, measured_all = 0.0, 0.0, 0.0
-    for iteration in range(iterations + 2):
+    beside_passes, steps_to_calibrate, predicted_all, measured_all = 0.0, 0, 0.0, 0.0
+    for iteration in range(1 + CALIBRATING + iterations):
         with noted_passes(runner.module.lm) as sampled, noted_passes(learner.module[DEFAULT_MODULE_ID].lm) as learned:
             start = time.process_time()
             result = algo.train()
@@ -204,10 +204,12 @@ def _tested(name: str, law: Law, algo: Any, iterations: int) -> float:
         passes = law.sample_seconds(sampled) + law.update_seconds(learned)
         if iteration == 0:
             continue
-        if iteration == 1:
-            per_step = (measured - passes) / steps
+        if iteration <= CALIBRATING:
+            beside_passes, steps_to_calibrate = beside_passes + measured - passes, steps_to_calibrate + steps
+            per_step = beside_passes / steps_to_calibrate
             typer.echo(
-                f"| 2, to calibrate: {1e3 * per_step:.2f} ms a step beside passes | {steps} | | | {measured:.2f} | |"
+                f"| {iteration + 1}, to calibrate: {1e3 * per_step:.2f} ms a step beside passes | {steps} | | | "
+                f"{measured:.2f} | |"
             )
             continue
         predicted = passes + per_step * steps
