@@ -39,7 +39,7 @@ from rllib_gigpo.connectors.anchor_states import anchor_state_ids
 MEMBERS, LONGEST, STATES, CHARACTERS, SIMILARITY_ROWS = 8, 50, 120, 300, 6_400
 SIZES = (6_400, 40_000, 102_400, 1_000_000)
 GROWTHS = ((6_400, 102_400), (40_000, 1_000_000))
-REPEATS, REPEATS_OF_A_MILLION, PLAIN_REPEATS = 15, 3, 2
+REPEATS, REPEATS_OF_A_MILLION = 15, 3
 
 
 def make_rows(rows: int) -> dict[str, Any]:
@@ -110,7 +110,8 @@ def report(rows: int, part: str, seconds: Seconds, ratios: dict[str, float]) -> 
 
 def measure_rows(rows: int, ratios: dict[str, float]) -> float:
     """Reports exact grouping and advantages. Returns our seconds for grouping and GiGPO together."""
-    repeats = REPEATS if rows < 1_000_000 else REPEATS_OF_A_MILLION
+    # The others' seconds are long enough to be measured once or twice.
+    ours, others = (REPEATS, 2) if rows < 1_000_000 else (REPEATS_OF_A_MILLION, 1)
     columns = make_rows(rows)
     observations, group_ids = columns.pop("observations"), columns["group_ids"]
 
@@ -118,7 +119,7 @@ def measure_rows(rows: int, ratios: dict[str, float]) -> float:
         """The time of our version, the plain one and the one with dictionaries; and ours' result, which all have."""
         seconds, results = zip(
             *(
-                best_seconds(version, (make() for _ in range(repeats if place != 1 else PLAIN_REPEATS)))
+                best_seconds(version, (make() for _ in range(others if place else ours)))
                 for place, version in enumerate(versions)
             ),
             strict=True,

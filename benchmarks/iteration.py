@@ -69,7 +69,7 @@ def phases(seconds: float, result: Mapping[str, Any]) -> dict[str, float]:
 
 def main(
     smollm2: Annotated[Path | None, typer.Option(help="Model directory, see `make smollm2`.", exists=True)] = None,
-    iterations: Annotated[int, typer.Option(min=1)] = 5,
+    iterations: Annotated[int, typer.Option(min=1)] = 3,
     json_file: Annotated[Path | None, typer.Option("--json", dir_okay=False)] = None,
 ) -> None:
     """Prints a Markdown table; with --json, writes the shares too."""

@@ -1,6 +1,6 @@
 """From the command to the first sampled response, beside importing and building the same parts by hand.
 
-    python benchmarks/start_up.py [--repetitions 3] [--json FILE]
+    python benchmarks/start_up.py [--repetitions 2] [--json FILE]
 
 `rllib train file` on EZPoints with the embedded model, in one process and with an env runner and a learner of their
 own. An environment notes the time of its first step, which comes with the first response. By hand: a script that
@@ -90,7 +90,7 @@ BY_HAND = """
 
 
 def main(
-    repetitions: Annotated[int, typer.Option(min=1)] = 3,
+    repetitions: Annotated[int, typer.Option(min=1)] = 2,
     json_file: Annotated[Path | None, typer.Option("--json", dir_okay=False)] = None,
 ) -> None:
     """Prints a Markdown table; with --json, writes the ratios too."""
