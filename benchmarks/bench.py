@@ -79,7 +79,7 @@ def weight_delivery(measured: dict[str, Any]) -> Iterator[Figure]:
 
 def start_up(measured: dict[str, Any]) -> Iterator[Figure]:
     for name, ratio in measured["ratios"].items():
-        yield Figure(f"start over doing it by hand: {name}", ratio, most=5.0 if "help" in name else 2.5)
+        yield Figure(f"start over doing it by hand: {name}", ratio, most=7.0 if "help" in name else 2.5)
 
 
 def iteration_law(measured: dict[str, Any]) -> Iterator[Figure]:
