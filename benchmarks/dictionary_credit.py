@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from plain_credit import GAMMA, LAMBDA, PENALTY
@@ -51,41 +51,48 @@ def normalized(values: np.ndarray, keys: Iterable[Hashable]) -> np.ndarray:
     return out
 
 
-def gigpo(
-    rewards: np.ndarray,
-    trajectory_ids: np.ndarray,
-    group_ids: np.ndarray,
-    anchor_ids: np.ndarray,
-    invalid: np.ndarray,
-) -> np.ndarray:
-    """GiGPO's advantages, float64[T], from columns of T rows."""
-    penalised = rewards.astype(np.float64) - PENALTY * invalid
-    trajectories = rows_of(trajectory_ids.tolist())
-    first = np.array([rows[0] for rows in trajectories])
-    totals = np.array([penalised[rows].sum() for rows in trajectories])
-    of_trajectory = normalized(totals, group_ids[first].tolist())
-    returns = discounted(penalised, trajectories, GAMMA)
-    total = normalized(returns, zip(group_ids.tolist(), anchor_ids.tolist(), strict=True))
-    for rows, episode in zip(trajectories, of_trajectory, strict=True):
-        total[rows] += episode
+class Columns(NamedTuple):
+    """T rows: rewards float32[T], trajectory_ids, group_ids and anchor_ids int64[T], invalid bool[T]."""
+
+    rewards: np.ndarray
+    trajectory_ids: np.ndarray
+    group_ids: np.ndarray
+    anchor_ids: np.ndarray
+    invalid: np.ndarray
+
+    @property
+    def penalised(self) -> np.ndarray:
+        """float64[T]: rewards, less the penalty of invalid actions."""
+        return self.rewards.astype(np.float64) - PENALTY * self.invalid
+
+    @property
+    def states(self) -> Iterable[tuple[int, int]]:
+        """Group and anchor state of each row."""
+        return zip(self.group_ids.tolist(), self.anchor_ids.tolist(), strict=True)
+
+
+def gigpo(**columns: np.ndarray) -> np.ndarray:
+    """GiGPO's advantages, float64[T], from the fields of `Columns`."""
+    rows = Columns(**columns)
+    penalised, trajectories = rows.penalised, rows_of(rows.trajectory_ids.tolist())
+    first = np.array([of_trajectory[0] for of_trajectory in trajectories])
+    totals = np.array([penalised[of_trajectory].sum() for of_trajectory in trajectories])
+    episodes = normalized(totals, rows.group_ids[first].tolist())
+    total = normalized(discounted(penalised, trajectories, GAMMA), rows.states)
+    for of_trajectory, episode in zip(trajectories, episodes, strict=True):
+        total[of_trajectory] += episode
     return total
 
 
-def gagpo(
-    rewards: np.ndarray,
-    trajectory_ids: np.ndarray,
-    group_ids: np.ndarray,
-    anchor_ids: np.ndarray,
-    invalid: np.ndarray,
-) -> np.ndarray:
-    """GAGPO's advantages, float64[T], from columns of T rows."""
-    penalised = rewards.astype(np.float64) - PENALTY * invalid
-    trajectories = rows_of(trajectory_ids.tolist())
+def gagpo(**columns: np.ndarray) -> np.ndarray:
+    """GAGPO's advantages, float64[T], from the fields of `Columns`."""
+    rows = Columns(**columns)
+    penalised, trajectories = rows.penalised, rows_of(rows.trajectory_ids.tolist())
     returns = discounted(penalised, trajectories, GAMMA)
     value = np.empty(len(returns))
-    for rows in rows_of(zip(group_ids.tolist(), anchor_ids.tolist(), strict=True)):
-        value[rows] = returns[rows].mean()
-    follows = np.append(trajectory_ids[1:] == trajectory_ids[:-1], False)
+    for of_state in rows_of(rows.states):
+        value[of_state] = returns[of_state].mean()
+    follows = np.append(rows.trajectory_ids[1:] == rows.trajectory_ids[:-1], False)
     errors = penalised + GAMMA * follows * np.append(value[1:], 0.0) - value
     errors[np.abs(errors) <= 1e-9] = 0.0
-    return normalized(discounted(errors, trajectories, GAMMA * LAMBDA), group_ids.tolist())
+    return normalized(discounted(errors, trajectories, GAMMA * LAMBDA), rows.group_ids.tolist())
