@@ -1,7 +1,4 @@
-"""The soak run of resuming, made short: killed with -9 at a random moment, in one process and through Tune.
-
-What moves from actors into a checkpoint and back is in test_restore.
-"""
+"""The soak run of resuming, made short: killed with -9 at a random moment, with actors and through Tune."""
 
 from __future__ import annotations
 
@@ -27,9 +24,9 @@ def soak_resume(monkeypatch: pytest.MonkeyPatch) -> Any:
     return importlib.import_module("soak_resume")
 
 
-def test_a_killed_run_goes_on_exactly_by_itself_and_through_tune(soak_resume: Any) -> None:
-    results = soak_resume.resume(seeds=(2, 6))
-    assert [result.name for result in results] == ["seed 2, one process", "seed 6, Tune"]
+def test_a_killed_run_goes_on_exactly_with_actors_and_through_tune(soak_resume: Any) -> None:
+    results = soak_resume.resume(seeds=(3, 6))
+    assert [result.name for result in results] == ["seed 3, runner and learner", "seed 6, Tune"]
     assert [result.status for result in results] == [Status.PASS, Status.PASS], results
 
 
