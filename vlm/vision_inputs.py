@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from rllib_gigpo.images import StoredImage
-from rllib_gigpo.rl_modules.sharded_network import is_sharded
+from rllib_gigpo.rl_modules.sharded_tensors import is_sharded
 from rllib_gigpo.vlm.image_processing import ImageProcessor, ProcessedImage
 from rllib_gigpo.vlm.model_specifics import MODEL_SPECIFICS, ModelSpecifics
 from rllib_gigpo.vlm.processed_images import ProcessedImages

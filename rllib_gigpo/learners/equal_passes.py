@@ -7,7 +7,7 @@ import torch
 import torch.distributed
 
 from rllib_gigpo.learners.shared_prefixes import MicroBatch, split_into_passes
-from rllib_gigpo.rl_modules.sharded_network import is_sharded
+from rllib_gigpo.rl_modules.sharded_tensors import is_sharded
 from rllib_gigpo.rl_modules.shared_prefix_attention import has_shared_prefixes
 from rllib_gigpo.rows import TokenRows
 

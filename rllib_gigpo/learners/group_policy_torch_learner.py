@@ -35,7 +35,7 @@ from rllib_gigpo.learners.reference_policy import ReferencePolicy, is_reference_
 from rllib_gigpo.learners.response_scores import score_in_loss, score_responses
 from rllib_gigpo.learners.sharded_torch_learner import ShardedTorchLearner
 from rllib_gigpo.learners.update_metrics import MiniBatchCounts, MiniBatchMetrics
-from rllib_gigpo.rl_modules.sharded_network import whole
+from rllib_gigpo.rl_modules.sharded_tensors import whole
 from rllib_gigpo.rows import TokenRowBatch, TokenRows
 from rllib_gigpo.unfilled_memory import leave_new_tensors_unfilled
 

@@ -19,7 +19,8 @@ from rllib_gigpo.inference.weights_probe import Probe
 from rllib_gigpo.learners.learner_progress import count_pass, reported
 from rllib_gigpo.learners.optimizers import map_buffers
 from rllib_gigpo.rl_modules.causal_lm_rl_module import MODEL_PATH
-from rllib_gigpo.rl_modules.sharded_network import like, read_missing_weights, shard_network
+from rllib_gigpo.rl_modules.sharded_network import read_missing_weights, shard_network
+from rllib_gigpo.rl_modules.sharded_tensors import like
 from rllib_gigpo.rl_modules.weights import array_to_tensor, tensor_to_array
 
 FSDP = "fsdp"

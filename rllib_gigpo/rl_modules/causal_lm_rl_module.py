@@ -24,7 +24,7 @@ from rllib_gigpo.rl_modules.model_directory import (
     validate_weights_directory,
 )
 from rllib_gigpo.rl_modules.model_inputs import ModelInputs, text_inputs
-from rllib_gigpo.rl_modules.sharded_network import is_sharded, read_weights_of
+from rllib_gigpo.rl_modules.sharded_tensors import is_sharded
 from rllib_gigpo.rl_modules.shared_prefix_attention import (
     SHARED_PREFIXES,
     can_share_prefixes,
@@ -261,6 +261,8 @@ class CausalLMRLModule(WeightsFolderRLModule):
             return
         validate_weights_directory(directory)
         if is_sharded(self.lm) and (files := open_weight_files(directory)) is not None:
+            from rllib_gigpo.rl_modules.sharded_network import read_weights_of
+
             read_weights_of(self.lm, files, allow_unexpected=False)
             return
         # Through transformers rather than by reading the files: it may store a model under other names than it runs it.

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import torch
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, OffloadPolicy, fully_shard
-from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
+from torch.distributed.tensor import DTensor
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 from transformers import PreTrainedModel
 
@@ -101,22 +101,3 @@ def _take_memory(network: PreTrainedModel, device: torch.device | str) -> None:
             tensors[id(weight)] = torch.nn.Parameter(tensor, weight.requires_grad) if is_parameter else tensor
         state[name] = tensors[id(weight)]
     network.load_state_dict(state, strict=False, assign=True)
-
-
-def is_sharded(network: torch.nn.Module) -> bool:
-    """Whether `shard_network` has spread it."""
-    return isinstance(network, FSDPModule)
-
-
-def whole(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor itself, or, of one that is spread over learners, all of it: an exchange between them."""
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
-
-
-def like(tensor: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    """`value`, a whole tensor of the shape of `tensor`, on its device, in its type, and spread as it is, without an
-    exchange: every learner has the value and takes its own part."""
-    value = value.to(tensor.device, tensor.dtype)
-    if not isinstance(tensor, DTensor):
-        return value
-    return distribute_tensor(value, tensor.device_mesh, tensor.placements, src_data_rank=None)

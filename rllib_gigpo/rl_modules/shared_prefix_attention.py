@@ -12,9 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 from torch.nn.functional import embedding
-from transformers import AttentionInterface, AttentionMaskInterface
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import sdpa_mask
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -69,6 +66,11 @@ def can_share_prefixes(lm: PreTrainedModel) -> bool:
 def enable_shared_prefixes(lm: PreTrainedModel) -> None:
     """Has the forward passes of a model, for which `can_share_prefixes`, take packed rows and tries; those of padded
     rows stay as they are."""
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.masking_utils import sdpa_mask
+
+    AttentionInterface.register(NAME, shared_prefix_attention)
+    AttentionMaskInterface.register(NAME, sdpa_mask)
     lm.set_attn_implementation(NAME)
 
 
@@ -100,12 +102,12 @@ def shared_prefix_attention(
         float[1, N, heads, D], and None for the attention weights.
     """
     if shared_prefixes is None:
-        return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
+        return _sdpa(module, query, key, value, attention_mask, **kwargs)
     if isinstance(shared_prefixes, PackedAttention):
         return _over_packed_rows(module, (query, key, value), shared_prefixes.runs, **kwargs), None
     queries, keys, values = (_token_by_token(states) for states in (query, key, value))
     attended = [
-        sdpa_attention_forward(
+        _sdpa(
             module,
             _gather(queries, query_index, query.shape[1]),
             _gather(keys, key_index, key.shape[1]),
@@ -131,7 +133,7 @@ def _over_packed_rows(
         runs, zip(*(one.split(tokens, dim=2) for one in states), strict=True), strict=True
     ):
         rows = (one[0].unflatten(1, (count, length)).transpose(0, 1) for one in of_run)
-        attended.append(sdpa_attention_forward(module, *rows, None, **kwargs)[0].flatten(0, 1))
+        attended.append(_sdpa(module, *rows, None, **kwargs)[0].flatten(0, 1))
     return torch.cat(attended)[None]
 
 
@@ -149,5 +151,9 @@ def _gather(states: torch.Tensor, index: torch.Tensor, heads: int) -> torch.Tens
     return embedding(index, states).unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
-AttentionInterface.register(NAME, shared_prefix_attention)
-AttentionMaskInterface.register(NAME, sdpa_mask)
+def _sdpa(module: torch.nn.Module, *states: torch.Tensor | None, **kwargs: Any) -> tuple[torch.Tensor, None]:
+    """transformers' attention by `sdpa`, of query, key, value and mask."""
+    # Here, since a driver whose learners are elsewhere imports this file, and has no use for transformers' models.
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+    return sdpa_attention_forward(module, *states, **kwargs)

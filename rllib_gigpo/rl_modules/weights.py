@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import numpy as np
 import torch
 
 from rllib_gigpo.rl_modules.lora import has_adapter, is_adapter_weight
-from rllib_gigpo.rl_modules.sharded_network import like, whole
+from rllib_gigpo.rl_modules.sharded_tensors import is_sharded, like, whole
 
 
 def tensor_to_array(tensor: torch.Tensor, *, copy: bool = True) -> np.ndarray:
@@ -28,11 +29,17 @@ def array_to_tensor(array: np.ndarray) -> torch.Tensor:
 
 
 def _shared(array: np.ndarray) -> torch.Tensor:
-    """The tensor with the memory of `array`, which must not be written to where that is read-only."""
+    """The tensor with the memory of `array`; one of a read-only array, of which torch warns, must not be written to."""
+    tensor = torch.from_numpy(array)
+    return tensor.view(torch.bfloat16) if tensor.dtype == torch.uint16 else tensor
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without torch's warning of read-only arrays. Once for all weights: setting it up takes as long as to copy one."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-        tensor = torch.from_numpy(array)
-    return tensor.view(torch.bfloat16) if tensor.dtype == torch.uint16 else tensor
+        yield
 
 
 def get_weights(module: torch.nn.Module, *, copy: bool = True) -> dict[str, np.ndarray]:
@@ -49,9 +56,11 @@ def set_weights(module: torch.nn.Module, weights: Mapping[str, np.ndarray]) -> N
     Raises:
         ValueError: Names or a shape differ from those of `module`; nothing has been changed then.
     """
-    check_weights(module, weights)
-    for name, tensor in _weights(module).items():
-        tensor.copy_(like(tensor, _shared(weights[name])))
+    own = _weights(module)
+    _check_weights(own, weights)
+    with _quiet():
+        for name, tensor in own.items():
+            tensor.copy_(like(tensor, _shared(weights[name])))
 
 
 def check_weights(module: torch.nn.Module, weights: Mapping[str, np.ndarray]) -> None:
@@ -60,7 +69,10 @@ def check_weights(module: torch.nn.Module, weights: Mapping[str, np.ndarray]) ->
     Raises:
         ValueError: Names or a shape differ.
     """
-    own = _weights(module)
+    _check_weights(_weights(module), weights)
+
+
+def _check_weights(own: Mapping[str, torch.Tensor], weights: Mapping[str, np.ndarray]) -> None:
     missing, unknown = sorted(own.keys() - weights.keys()), sorted(weights.keys() - own.keys())
     if missing or unknown:
         raise ValueError(
@@ -73,9 +85,31 @@ def check_weights(module: torch.nn.Module, weights: Mapping[str, np.ndarray]) ->
 
 def _weights(module: torch.nn.Module) -> dict[str, torch.Tensor]:
     first_name: dict[int, str] = {}
-    tensors = module.state_dict(keep_vars=True)
+    # FSDP2 has hooks in `state_dict` that spread again what a pass has gathered. Others need none, and an adapter makes
+    # thousands of modules out of hundreds, through which `state_dict` takes longer than to copy the adapter.
+    tensors = module.state_dict(keep_vars=True) if is_sharded(module) else _state(module)
     if has_adapter(module):
         tensors = {name: tensor for name, tensor in tensors.items() if is_adapter_weight(name)}
     for name, tensor in tensors.items():
         first_name.setdefault(id(tensor), name)
     return {name: tensors[name] for name in first_name.values()}
+
+
+def _state(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Parameters and persistent buffers by name, those of ties under all of their names, in the order of
+    `state_dict`."""
+    tensors: dict[str, torch.Tensor] = {}
+
+    def add(part: torch.nn.Module, prefix: str) -> None:
+        for name, weight in part._parameters.items():
+            if weight is not None:
+                tensors[prefix + name] = weight
+        for name, buffer in part._buffers.items():
+            if buffer is not None and name not in part._non_persistent_buffers_set:
+                tensors[prefix + name] = buffer
+        for name, child in part._modules.items():
+            if child is not None:
+                add(child, f"{prefix}{name}.")
+
+    add(module, "")
+    return tensors

@@ -13,7 +13,7 @@ from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
 from ray.rllib.utils.annotations import override
 from ray.rllib.utils.checkpoints import Checkpointable
 
-from rllib_gigpo.rl_modules.sharded_network import is_sharded
+from rllib_gigpo.rl_modules.sharded_tensors import is_sharded
 from rllib_gigpo.rl_modules.weights import get_weights
 
 if TYPE_CHECKING:
