@@ -13,7 +13,11 @@ a gradient count three times, for the backward pass takes two forward ones. a to
 of made-up rows, g to iterations. Then iterations are trained, in which only the shapes of the passes are
 noted, and the law is asked what they should have taken. Processor seconds of one thread.
 
-The very first iteration counts for nothing: what a process does once is in it. g is fitted to the next two.
+A shared machine is half as fast a minute later, so that all of it is measured in a gauge: a batch of the sampler and an
+update of the learner, the same every time, before and after whatever is measured. Seconds are those of its median.
+
+The very first iteration counts for nothing: what a process does once is in it. From then on g is fitted to one, and the
+next one tested, in turns.
 """
 
 from __future__ import annotations
@@ -23,7 +27,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from statistics import mean, median
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import numpy as np
 import ray
@@ -43,8 +48,9 @@ SAMPLED = ((1, 24, 8), (8, 48, 8), (32, 80, 16), (128, 60, 16), (128, 140, 8), (
 LEARNED = ((8, 40), (32, 80), (128, 80), (256, 120), (64, 160), (512, 100))
 SAMPLED_BY_A_LARGE_MODEL = ((1, 24, 4), (4, 60, 8), (16, 90, 12), (16, 60, 20), (8, 120, 8))
 LEARNED_BY_A_LARGE_MODEL = ((2, 60), (4, 100), (16, 80), (24, 100))
-REPETITIONS, CALIBRATING = 3, 2
+REPETITIONS = 3
 COLUMNS = "| iteration | steps | sampled tokens | predicted, s | measured, s | predicted for measured |"
+T = TypeVar("T")
 RESPONSE_TOKENS = 12  # of a made-up row of the learner
 
 
@@ -57,16 +63,25 @@ class Pass(NamedTuple):
     has_gradient: bool
 
 
+class Trained(NamedTuple):
+    """An iteration: environment steps, response tokens, and in gauges what its passes should take and all of it took."""
+
+    steps: int
+    tokens: int
+    passes: float
+    measured: float
+
+
 class Law(NamedTuple):
-    """Seconds: float64[4], (a, b, c, d), of a sampler's passes, and float64[2], (e, f), of a learner's."""
+    """In gauges: float64[4], (a, b, c, d), of a sampler's passes, and float64[2], (e, f), of a learner's."""
 
     sampler: np.ndarray
     learner: np.ndarray
 
-    def sample_seconds(self, passes: list[Pass]) -> float:
+    def of_sampler(self, passes: list[Pass]) -> float:
         return float(sampler_features(passes) @ self.sampler)
 
-    def update_seconds(self, passes: list[Pass]) -> float:
+    def of_learner(self, passes: list[Pass]) -> float:
         return float(learner_features(passes) @ self.learner)
 
 
@@ -100,20 +115,55 @@ def noted_passes(lm: torch.nn.Module) -> Iterator[list[Pass]]:
         hook.remove()
 
 
-def measured_law(algo: Any, *, is_large: bool) -> Law:
-    """Fits the costs of passes; the algorithm's weights are of no use afterwards."""
-    runner, learner = algo.env_runner_group.local_env_runner, algo.learner_group._learner
-    rng = np.random.default_rng(0)
-    vocabulary = int(runner.module.lm.config.vocab_size)
+class Gauge:
+    """The speed of the machine from moment to moment.
 
-    def sample(rows: int, prompt: int, response: int) -> Callable[[], Any]:
+    Args:
+        work: Always the same; in it is what is to be measured, in about equal parts.
+    """
+
+    def __init__(self, work: Callable[[], Any]):
+        self._work = work
+        self._work()  # what a process does once
+        self._seconds = [self._once()]
+
+    def _once(self) -> float:
+        start = time.process_time()
+        self._work()
+        return time.process_time() - start
+
+    def measure(self, call: Callable[[], T]) -> tuple[T, float]:
+        """What `call` returns, and what it takes, in gauges: the mean of the one before, with which the last
+        measurement ended, and the one after it."""
+        start = time.process_time()
+        result = call()
+        seconds = time.process_time() - start
+        self._seconds.append(self._once())
+        return result, seconds / mean(self._seconds[-2:])
+
+    @property
+    def seconds(self) -> float:
+        """Of a gauge, the median."""
+        return median(self._seconds)
+
+
+class MadeUpWork:
+    """Batches of the sampler and updates of the learner, of an algorithm whose weights are of no use afterwards."""
+
+    def __init__(self, algo: Any):
+        self._sampling_lm = algo.env_runner_group.local_env_runner.module.lm
+        self._learner = algo.learner_group._learner
+        self._rng = np.random.default_rng(0)
+        self._vocabulary = int(self._sampling_lm.config.vocab_size)
+
+    def sample(self, rows: int, prompt: int, response: int) -> Callable[[], Any]:
         parameters = SamplingParams(max_response_tokens=response)
         requests = [
-            GenerationRequest(rng.integers(0, vocabulary, prompt).astype(np.int32), seed=i, sampling=parameters)
-            for i in range(rows)
+            GenerationRequest(self._ids(prompt).astype(np.int32), seed=seed, sampling=parameters)
+            for seed in range(rows)
         ]
         return lambda: sample_responses(
-            runner.module.lm,
+            self._sampling_lm,
             requests,
             eos_token_ids=(),
             pad_token_id=0,
@@ -121,50 +171,56 @@ def measured_law(algo: Any, *, is_large: bool) -> Law:
             device=torch.device("cpu"),
         )
 
-    def learn(rows: int, tokens: int) -> Callable[[], Any]:
-        prompts = [rng.integers(0, vocabulary, tokens - RESPONSE_TOKENS) for _ in range(rows)]
-        responses = [rng.integers(0, vocabulary, RESPONSE_TOKENS) for _ in range(rows)]
+    def learn(self, rows: int, tokens: int) -> Callable[[], Any]:
+        prompts = [self._ids(tokens - RESPONSE_TOKENS) for _ in range(rows)]
+        responses = [self._ids(RESPONSE_TOKENS) for _ in range(rows)]
         logp = [np.full(RESPONSE_TOKENS, -1.0, np.float32)] * rows
-        advantages = rng.normal(size=rows).astype(np.float32)
+        advantages = self._rng.normal(size=rows).astype(np.float32)
         made_up = TokenRows.from_lists(prompts, responses, logp, advantages=advantages)
         batch = TokenRowBatch({DEFAULT_MODULE_ID: made_up}, env_steps=rows)
-        return lambda: learner.update(batch=batch)
+        return lambda: self._learner.update(batch=batch)
 
-    return Law(
-        _fitted(
-            [sample(*shape) for shape in (SAMPLED_BY_A_LARGE_MODEL if is_large else SAMPLED)],
-            runner.module.lm,
-            sampler_features,
-        ),
-        _fitted(
-            [learn(*shape) for shape in (LEARNED_BY_A_LARGE_MODEL if is_large else LEARNED)],
-            learner.module[DEFAULT_MODULE_ID].unwrapped().lm,
-            learner_features,
-        ),
-    )
+    def _ids(self, tokens: int) -> np.ndarray:
+        """int64[tokens], drawn."""
+        return self._rng.integers(0, self._vocabulary, tokens)
+
+    def law(self, gauge: Gauge, *, is_large: bool) -> Law:
+        """Fits the costs of passes."""
+        sampled = [self.sample(*shape) for shape in (SAMPLED_BY_A_LARGE_MODEL if is_large else SAMPLED)]
+        learned = [self.learn(*shape) for shape in (LEARNED_BY_A_LARGE_MODEL if is_large else LEARNED)]
+        learning_lm = self._learner.module[DEFAULT_MODULE_ID].unwrapped().lm
+        return Law(
+            _fitted(sampled, self._sampling_lm, sampler_features, gauge),
+            _fitted(learned, learning_lm, learner_features, gauge),
+        )
+
+    def gauge(self, *, is_large: bool) -> Gauge:
+        parts = (
+            (self.sample(4, 60, 8), self.learn(4, 60)) if is_large else (self.sample(32, 80, 16), self.learn(64, 80))
+        )
+        return Gauge(lambda: [part() for part in parts])
 
 
 def _fitted(
-    calls: list[Callable[[], Any]], lm: torch.nn.Module, features: Callable[[list[Pass]], np.ndarray]
+    calls: list[Callable[[], Any]],
+    lm: torch.nn.Module,
+    features: Callable[[list[Pass]], np.ndarray],
+    gauge: Gauge,
 ) -> np.ndarray:
-    """Non-negative costs of the features, float64[F], with the least sum of squared relative errors."""
-    of_calls, seconds = [], []
+    """Non-negative costs of the features, in gauges, float64[F], with the least sum of squared relative errors."""
+    of_calls, taken = [], []
     for call in calls:
-        taken = []
-        for _ in range(REPETITIONS):
-            with noted_passes(lm) as passes:
-                start = time.process_time()
-                call()
-                taken.append(time.process_time() - start)
+        with noted_passes(lm) as passes:
+            call()
         of_calls.append(features(passes))
-        seconds.append(min(taken))
-    relative = np.stack(of_calls) / np.array(seconds)[:, None]
-    return nnls(relative, np.ones(len(seconds)))[0]
+        taken.append(median(gauge.measure(call)[1] for _ in range(REPETITIONS)))
+    relative = np.stack(of_calls) / np.array(taken)[:, None]
+    return nnls(relative, np.ones(len(taken)))[0]
 
 
 def main(
     smollm2: Annotated[Path | None, typer.Option(help="Model directory, see `make smollm2`.", exists=True)] = None,
-    iterations: Annotated[int, typer.Option(min=1)] = 5,
+    iterations: Annotated[int, typer.Option(min=1, help="That are tested.")] = 5,
     json_file: Annotated[Path | None, typer.Option("--json", dir_okay=False)] = None,
 ) -> None:
     """Prints the costs and a Markdown table; with --json, writes the ratios too."""
@@ -173,53 +229,51 @@ def main(
     ratios = {}
     for name, config in configs(smollm2).items():
         config = config.env_runners(num_env_runners=0).learners(num_learners=0)
-        throwaway = config.copy(copy_frozen=False).build_algo()
-        law = measured_law(throwaway, is_large="SmolLM2" in name)
+        throwaway, is_large = config.copy(copy_frozen=False).build_algo(), "SmolLM2" in name
+        work = MadeUpWork(throwaway)
+        gauge = work.gauge(is_large=is_large)
+        ratios[name] = _tested(name, work.law(gauge, is_large=is_large), gauge, config.build_algo(), iterations)
         throwaway.stop()
-        ratios[name] = _tested(name, law, config.build_algo(), iterations)
     ray.shutdown()
     typer.echo(f"\n{this_machine()}")
     if json_file is not None:
         json_file.write_text(json.dumps({"benchmark": "iteration_law", "ratios": ratios}, indent=1))
 
 
-def _tested(name: str, law: Law, algo: Any, iterations: int) -> float:
+def _tested(name: str, law: Law, gauge: Gauge, algo: Any, iterations: int) -> float:
     """Trains, prints what iterations took and should have taken; returns predicted for measured, of all."""
-    runner, learner = algo.env_runner_group.local_env_runner, algo.learner_group._learner
-    a, b, c, d = law.sampler
-    e, f = law.learner
+    a, b, c, d = law.sampler * gauge.seconds
+    e, f = law.learner * gauge.seconds
     typer.echo(
         f"\n{name}: sampler {1e3 * a:.3g} ms a pass, {1e6 * b:.3g} µs a token, {1e6 * c:.3g} µs a row, "
         f"{1e9 * d:.3g} ns an attended token; learner {1e3 * e:.3g} ms a pass and {1e6 * f:.3g} µs a token\n\n"
         f"{COLUMNS}\n{'|---' * 6}|"
     )
-    beside_passes, steps_to_calibrate, predicted_all, measured_all = 0.0, 0, 0.0, 0.0
-    for iteration in range(1 + CALIBRATING + iterations):
-        with noted_passes(runner.module.lm) as sampled, noted_passes(learner.module[DEFAULT_MODULE_ID].lm) as learned:
-            start = time.process_time()
-            result = algo.train()
-            measured = time.process_time() - start
-        metrics = result["env_runners"]
-        steps = round(metrics["num_episodes"] * metrics["episode_len_mean"])
-        passes = law.sample_seconds(sampled) + law.update_seconds(learned)
-        if iteration == 0:
-            continue
-        if iteration <= CALIBRATING:
-            beside_passes, steps_to_calibrate = beside_passes + measured - passes, steps_to_calibrate + steps
-            per_step = beside_passes / steps_to_calibrate
-            typer.echo(
-                f"| {iteration + 1}, to calibrate: {1e3 * per_step:.2f} ms a step beside passes | {steps} | | | "
-                f"{measured:.2f} | |"
-            )
-            continue
-        predicted = passes + per_step * steps
-        tokens = round(steps * metrics["response_tokens_mean"])
-        typer.echo(
-            f"| {iteration + 1} | {steps} | {tokens} | {predicted:.2f} | {measured:.2f} | {predicted / measured:.2f} |"
-        )
-        predicted_all, measured_all = predicted_all + predicted, measured_all + measured
+    trained = [_trained(law, gauge, algo) for _ in range(1 + 2 * iterations)][1:]
     algo.stop()
-    return predicted_all / measured_all
+    to_calibrate, to_test = trained[::2], trained[1::2]
+    per_step = sum(one.measured - one.passes for one in to_calibrate) / sum(one.steps for one in to_calibrate)
+    for iteration, one in enumerate(to_test):
+        predicted = one.passes + per_step * one.steps
+        typer.echo(
+            f"| {2 * iteration + 3} | {one.steps} | {one.tokens} | {predicted * gauge.seconds:.2f} | "
+            f"{one.measured * gauge.seconds:.2f} | {predicted / one.measured:.2f} |"
+        )
+    predicted_all = sum(one.passes + per_step * one.steps for one in to_test)
+    ratio = predicted_all / sum(one.measured for one in to_test)
+    typer.echo(f"\nAll: {ratio:.2f}, with {1e3 * per_step * gauge.seconds:.2f} ms a step beside passes")
+    return ratio
+
+
+def _trained(law: Law, gauge: Gauge, algo: Any) -> Trained:
+    """Trains an iteration."""
+    runner, learner = algo.env_runner_group.local_env_runner, algo.learner_group._learner
+    with noted_passes(runner.module.lm) as sampled, noted_passes(learner.module[DEFAULT_MODULE_ID].lm) as learned:
+        result, measured = gauge.measure(algo.train)
+    metrics = result["env_runners"]
+    steps = round(metrics["num_episodes"] * metrics["episode_len_mean"])
+    passes = law.of_sampler(sampled) + law.of_learner(learned)
+    return Trained(steps, round(steps * metrics["response_tokens_mean"]), passes, measured)
 
 
 if __name__ == "__main__":

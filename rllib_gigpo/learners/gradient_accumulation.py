@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchDDPRLModule
-from torch.distributed.fsdp import FSDPModule
 
 from rllib_gigpo.learners.equal_passes import NO_ROWS, filler_row, passes_of
 from rllib_gigpo.learners.learner_progress import count_pass
 from rllib_gigpo.learners.response_scores import micro_batch_tensors
+from rllib_gigpo.rl_modules.sharded_tensors import is_sharded
 from rllib_gigpo.rows import TokenRows
+
+if TYPE_CHECKING:
+    from torch.distributed.fsdp import FSDPModule
 
 
 def accumulate_gradients(
@@ -53,8 +56,8 @@ def accumulate_gradients(
 
 
 def _gradient_sync(module: Any, network: torch.nn.Module, *, is_last: bool) -> contextlib.AbstractContextManager[None]:
-    if isinstance(network, FSDPModule):
-        network.set_requires_gradient_sync(is_last)
+    if is_sharded(network):
+        cast("FSDPModule", network).set_requires_gradient_sync(is_last)
     elif not is_last and isinstance(module, TorchDDPRLModule):
         return module.no_sync()
     return contextlib.nullcontext()

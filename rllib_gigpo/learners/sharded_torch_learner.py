@@ -3,7 +3,7 @@ watched."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -13,15 +13,16 @@ from ray.rllib.core.learner.torch.torch_learner import TorchLearner
 from ray.rllib.core.rl_module.multi_rl_module import MultiRLModule
 from ray.rllib.utils.annotations import override
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from transformers import PreTrainedModel
 
 from rllib_gigpo.inference.weights_probe import Probe
 from rllib_gigpo.learners.learner_progress import count_pass, reported
 from rllib_gigpo.learners.optimizers import map_buffers
 from rllib_gigpo.rl_modules.causal_lm_rl_module import MODEL_PATH
-from rllib_gigpo.rl_modules.sharded_network import read_missing_weights, shard_network
 from rllib_gigpo.rl_modules.sharded_tensors import like
 from rllib_gigpo.rl_modules.weights import array_to_tensor, tensor_to_array
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 FSDP = "fsdp"
 
@@ -80,6 +81,8 @@ class ShardedTorchLearner(TorchLearner):
     def shard(self, network: PreTrainedModel, model_path: str, *, offload: bool = False) -> None:
         """Spreads a model, whose weights may be on the meta device and are those at `model_path` then, over the
         learners, in place; with `offload` its parts stay in host memory."""
+        from rllib_gigpo.rl_modules.sharded_network import read_missing_weights, shard_network
+
         assert self._mesh is not None
         shard_network(network, self._mesh, mixed_precision=self.config.mixed_precision, offload=offload)
         read_missing_weights(network, model_path, "cpu" if offload else self._device)
