@@ -64,7 +64,7 @@ class Pass(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """An iteration: environment steps, response tokens, and in gauges what its passes should take and all of it took."""
+    """An iteration: its environment steps, response tokens, and in gauges what its passes should take and all took."""
 
     steps: int
     tokens: int
@@ -220,7 +220,7 @@ def _fitted(
 
 def main(
     smollm2: Annotated[Path | None, typer.Option(help="Model directory, see `make smollm2`.", exists=True)] = None,
-    iterations: Annotated[int, typer.Option(min=1, help="That are tested.")] = 5,
+    iterations: Annotated[int, typer.Option(min=1, help="That are tested.")] = 4,
     json_file: Annotated[Path | None, typer.Option("--json", dir_okay=False)] = None,
 ) -> None:
     """Prints the costs and a Markdown table; with --json, writes the ratios too."""

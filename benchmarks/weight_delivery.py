@@ -7,7 +7,7 @@ it: the proof is most of an adapter's delivery. A delivery copies each weight tw
 of a node: into Ray's object store, which is new memory, and from there into a runner's model. The copies that it is
 compared with are one into new memory, and one into memory that is there, by one thread each. The rest of a delivery is
 the proof, a forward pass of 16 tokens by the learner and one by the runner, measured alone here, and calls of two
-actors.
+actors. Parts of a delivery are also measured one by one, where they happen.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Annotated, Any
@@ -23,18 +24,20 @@ import numpy as np
 import ray
 import typer
 from machine import this_machine
+from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.core import DEFAULT_MODULE_ID
 
 from rllib_gigpo.algorithms.group_policy.weight_delivery import pack_weights
 from rllib_gigpo.algorithms.grpo import GRPOConfig
 from rllib_gigpo.env_adapters import embedded_model_path
 
+PARTS = ("calls of both actors", "finding the weights", "ray.put", "ray.get", "copying into the model")
 COLUMNS = "| weights | MB | two copies, s | delivery, s | of it the proof, s | without the proof, for two copies |"
 
 
 def main(
     smollm2: Annotated[Path | None, typer.Option(help="Model directory, see `make smollm2`.", exists=True)] = None,
-    repetitions: Annotated[int, typer.Option(min=1)] = 15,
+    repetitions: Annotated[int, typer.Option(min=1)] = 25,
     json_file: Annotated[Path | None, typer.Option("--json", dir_okay=False)] = None,
 ) -> None:
     """Prints a Markdown table; with --json, writes the ratios too."""
@@ -44,22 +47,27 @@ def main(
         models["SmolLM2-135M, adapter of rank 32"] = {"model_path": str(smollm2), "lora_rank": 32}
         models["SmolLM2-135M"] = {"model_path": str(smollm2)}
     typer.echo(f"{COLUMNS}\n{'|---' * 6}|")
-    ratios = {}
+    ratios, parts_of = {}, {}
     for name, language_model in models.items():
-        num_bytes, copies, delivery, proof, beside_proof = _measure(language_model, repetitions)
+        algo = _algorithm(language_model)
+        num_bytes = pack_weights(algo.learner_group, by_reference=True).num_bytes
+        copies, delivery, proof, beside_proof = _measure(algo, num_bytes, repetitions)
+        parts_of[name] = _parts(algo, repetitions)
+        algo.stop()
         ratios[name] = beside_proof / copies
         typer.echo(
             f"| {name} | {num_bytes / 1e6:.1f} | {copies:.4f} | {delivery:.4f} | {proof:.4f} | {ratios[name]:.1f} |"
         )
     ray.shutdown()
+    typer.echo(f"\n| of a delivery, s | {' | '.join(PARTS)} |\n{'|---' * (1 + len(PARTS))}|")
+    for name, parts in parts_of.items():
+        typer.echo(f"| {name} | {' | '.join(f'{part:.4f}' for part in parts)} |")
     typer.echo(f"\n{this_machine()}")
     if json_file is not None:
         json_file.write_text(json.dumps({"benchmark": "weight_delivery", "ratios": ratios}, indent=1))
 
 
-def _measure(language_model: dict[str, Any], repetitions: int) -> tuple[int, float, float, float, float]:
-    """Bytes of the weights, and median seconds of the two copies, a delivery, the two probes of a delivery, and of a
-    delivery without these."""
+def _algorithm(language_model: dict[str, Any]) -> Algorithm:
     config = (
         GRPOConfig()
         .environment("EZPoints")
@@ -70,31 +78,71 @@ def _measure(language_model: dict[str, Any], repetitions: int) -> tuple[int, flo
         .learners(num_learners=1)
         .debugging(seed=0)
     )
-    algo = config.build_algo()
-    num_bytes = pack_weights(algo.learner_group, by_reference=True).num_bytes
+    return config.build_algo()
+
+
+def _measure(algo: Any, num_bytes: int, repetitions: int) -> tuple[float, float, float, float]:
+    """Median seconds of two copies of `num_bytes`, a delivery, the two probes of a delivery, and of a delivery without
+    these."""
     source, target = np.ones(num_bytes, np.uint8), np.zeros(num_bytes, np.uint8)
 
     def probe_both() -> None:
-        (answer,) = algo.learner_group.foreach_learner(lambda learner: learner.probe(DEFAULT_MODULE_ID))
-        probe, _ = answer.get()
-        algo.env_runner_group.foreach_env_runner(
-            lambda runner: runner.engines[DEFAULT_MODULE_ID].probe(probe), local_env_runner=False
-        )
+        probe, _ = _of_learner(algo, lambda learner: learner.probe(DEFAULT_MODULE_ID))
+        _of_runner(algo, lambda runner: runner.engines[DEFAULT_MODULE_ID].probe(probe))
 
     def copy_twice() -> None:
         np.copyto(target, source.copy())
 
-    parts: list[Callable[[], Any]] = [copy_twice, algo.deliver_weights, probe_both]
-    seconds: list[list[float]] = [[] for _ in parts]
+    calls: list[Callable[[], Any]] = [copy_twice, algo.deliver_weights, probe_both]
+    seconds: list[list[float]] = [[] for _ in calls]
     for _ in range(repetitions):
-        for part, taken in zip(parts, seconds, strict=True):
-            start = time.perf_counter()
-            part()
-            taken.append(time.perf_counter() - start)
-    algo.stop()
+        for call, taken in zip(calls, seconds, strict=True):
+            taken.append(_seconds(call))
     copies, delivery, proof = map(median, seconds)
     beside_proof = median(whole - probes for whole, probes in zip(*seconds[1:], strict=True))
-    return num_bytes, copies, delivery, proof, beside_proof
+    return copies, delivery, proof, beside_proof
+
+
+def _parts(algo: Any, repetitions: int) -> tuple[float, ...]:
+    """Median seconds of `PARTS`."""
+
+    def nothing() -> None:
+        _of_learner(algo, lambda learner: None)
+        _of_runner(algo, lambda runner: None)
+
+    def give(learner: Any) -> tuple[float, float, list[ray.ObjectRef]]:
+        weights: list[Any] = []
+        module = learner.module[DEFAULT_MODULE_ID].unwrapped()
+        finding = _seconds(lambda: weights.append(module.network_weights(copy=False)))
+        reference: list[ray.ObjectRef] = []
+        return finding, _seconds(lambda: reference.append(ray.put(weights[0]))), reference
+
+    def take(runner: Any, reference: list[ray.ObjectRef]) -> tuple[float, float]:
+        weights: list[Any] = []
+        getting = _seconds(lambda: weights.append(ray.get(reference[0])))
+        return getting, _seconds(lambda: runner.engines[DEFAULT_MODULE_ID].deliver(weights[0], 0))
+
+    def once() -> tuple[float, ...]:
+        finding, putting, reference = _of_learner(algo, give)
+        return _seconds(nothing), finding, putting, *_of_runner(algo, partial(take, reference=reference))
+
+    return tuple(map(median, zip(*(once() for _ in range(repetitions)), strict=True)))
+
+
+def _of_learner(algo: Any, call: Callable[[Any], Any]) -> Any:
+    (answer,) = algo.learner_group.foreach_learner(call)
+    return answer.get()
+
+
+def _of_runner(algo: Any, call: Callable[[Any], Any]) -> Any:
+    (answer,) = algo.env_runner_group.foreach_env_runner(call, local_env_runner=False)
+    return answer
+
+
+def _seconds(call: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
 
 
 if __name__ == "__main__":
