@@ -31,7 +31,7 @@ from rllib_gigpo.algorithms.group_policy.weight_delivery import pack_weights
 from rllib_gigpo.algorithms.grpo import GRPOConfig
 from rllib_gigpo.env_adapters import embedded_model_path
 
-PARTS = ("calls of both actors", "finding the weights", "ray.put", "ray.get", "copying into the model")
+PARTS = ("calls of both actors", "finding the weights", "ray.put", "ray.get", "taking them")
 COLUMNS = "| weights | MB | two copies, s | delivery, s | of it the proof, s | without the proof, for two copies |"
 
 

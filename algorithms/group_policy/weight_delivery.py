@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -150,9 +151,11 @@ def pack_weights(
     def pack(learner: Any) -> WeightParcel:
         # Not copied: the object store and the runner's model do that, before the next update changes them.
         weights = learner.module[module_id].unwrapped().network_weights(copy=False)
-        probe, logp = learner.probe(module_id)
+        with ThreadPoolExecutor(max_workers=1) as beside_probe:
+            reference = beside_probe.submit(ray.put, weights) if by_reference else None
+            probe, logp = learner.probe(module_id)
         return WeightParcel(
-            weights=ray.put(weights) if by_reference else weights,
+            weights=weights if reference is None else reference.result(),
             version=learner._weights_seq_no,
             num_bytes=sum(array.nbytes for array in weights.values()),
             probe=probe,

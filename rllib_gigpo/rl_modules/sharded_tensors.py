@@ -1,6 +1,7 @@
 """Tensors that may be spread over several learners, see `sharded_network`, for code that meets both kinds.
 
-Whoever has spread a tensor has imported `torch.distributed`'s packages for that. They take a second: nobody else does.
+Whoever has spread a tensor has imported torch.distributed.fsdp and torch.distributed.tensor, which takes seconds. This
+file does not, for the sake of processes that hold no model.
 """
 
 from __future__ import annotations
@@ -12,8 +13,7 @@ import torch
 
 def is_sharded(network: torch.nn.Module) -> bool:
     """Whether `shard_network` has spread it."""
-    fsdp = sys.modules.get("torch.distributed.fsdp")
-    return fsdp is not None and isinstance(network, fsdp.FSDPModule)
+    return _is_instance(network, "torch.distributed.fsdp", "FSDPModule")
 
 
 def whole(tensor: torch.Tensor) -> torch.Tensor:
@@ -34,5 +34,10 @@ def like(tensor: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
 
 
 def _is_spread(tensor: torch.Tensor) -> bool:
-    spread = sys.modules.get("torch.distributed.tensor")
-    return spread is not None and isinstance(tensor, spread.DTensor)
+    return _is_instance(tensor, "torch.distributed.tensor", "DTensor")
+
+
+def _is_instance(value: object, module: str, name: str) -> bool:
+    """Whether `value` is of a class whose module may not have been imported, or not to its end."""
+    found = getattr(sys.modules.get(module), name, None)
+    return found is not None and isinstance(value, found)

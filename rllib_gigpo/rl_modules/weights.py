@@ -18,7 +18,9 @@ def tensor_to_array(tensor: torch.Tensor, *, copy: bool = True) -> np.ndarray:
     that is spread over learners all of it, for which all of them must call this.
 
     Without `copy`, one that is in host memory already shares it, and changes with it."""
-    tensor = whole(tensor.detach()).to("cpu", copy=copy)
+    tensor = whole(tensor.detach())
+    if copy or tensor.device.type != "cpu":
+        tensor = tensor.to("cpu", copy=copy)
     return (tensor.view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
 
 
@@ -60,7 +62,8 @@ def set_weights(module: torch.nn.Module, weights: Mapping[str, np.ndarray]) -> N
     _check_weights(own, weights)
     with _quiet():
         for name, tensor in own.items():
-            tensor.copy_(like(tensor, _shared(weights[name])))
+            # Autograd looks at a parameter that is written to for as long as it takes to copy a small one.
+            tensor.detach().copy_(like(tensor, _shared(weights[name])))
 
 
 def check_weights(module: torch.nn.Module, weights: Mapping[str, np.ndarray]) -> None:
@@ -108,7 +111,8 @@ def _state(module: torch.nn.Module) -> dict[str, torch.Tensor]:
             if buffer is not None and name not in part._non_persistent_buffers_set:
                 tensors[prefix + name] = buffer
         for name, child in part._modules.items():
-            if child is not None:
+            # An adapter's layers have more empty places for others than weights.
+            if child is not None and (child._modules or child._parameters or child._buffers):
                 add(child, f"{prefix}{name}.")
 
     add(module, "")

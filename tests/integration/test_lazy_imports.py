@@ -19,7 +19,7 @@ def test_an_algorithm_and_its_config_need_no_model_of_transformers() -> None:
         "config = GiGPOConfig().environment('EZPoints').language_model(model_path=model_path)\n"
         "config.generation(max_prompt_tokens=160, max_response_tokens=32).env_runners(num_env_runners=1)\n"
         "config.learners(num_learners=1).validate()\n"
-        "heavy = {'transformers.modeling_utils', 'torch.distributed.fsdp', 'vllm', 'peft'}\n"
+        "heavy = {'transformers.modeling_utils', 'torch.distributed.tensor', 'torch.distributed.fsdp', 'peft'}\n"
         "assert config.learner_class.__module__ in sys.modules\n"  # Ray has to name the class to its process
         "print(config.algo_class.__name__, *heavy & set(sys.modules))"
     )

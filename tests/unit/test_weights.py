@@ -43,9 +43,13 @@ def test_weights_of_one_model_make_another_the_same() -> None:
     weights = get_weights(source)
     for array in weights.values():
         array.flags.writeable = False  # as they come from Ray's object store
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # torch's of arrays that are read-only
-        set_weights(target, weights)
+    torch.set_warn_always(True)  # of arrays that are read-only it warns once in a process
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            set_weights(target, weights)
+    finally:
+        torch.set_warn_always(False)
     for name, value in source.state_dict().items():
         assert torch.equal(target.state_dict()[name], value), name
     assert target["output"].weight is target["embedding"].weight
