@@ -2,12 +2,11 @@
 
     python benchmarks/weight_delivery.py [--smollm2 models/smollm2-135m-instruct] [--json FILE]
 
-Deliveries, copies and probes take turns; medians count, and that of the differences of a delivery and the probe behind
-it: the proof is most of an adapter's delivery. A delivery copies each weight twice, whatever the number of env runners
+Deliveries and copies take turns; medians count. A delivery copies each weight twice, whatever the number of env runners
 of a node: into Ray's object store, which is new memory, and from there into a runner's model. The copies that it is
-compared with are one into new memory, and one into memory that is there, by one thread each. The rest of a delivery is
-the proof, a forward pass of 16 tokens by the learner and one by the runner, measured alone here, and calls of two
-actors. Parts of a delivery are also measured one by one, where they happen.
+compared with are one into new memory, and one into memory that is there, by one thread each. Most of an adapter's
+delivery is the proof, a forward pass of 16 tokens by the learner and one by the runner: both are timed where they
+happen, and taken off. Parts of a delivery are also measured one by one.
 """
 
 from __future__ import annotations
@@ -86,21 +85,27 @@ def _measure(algo: Any, num_bytes: int, repetitions: int) -> tuple[float, float,
     these."""
     source, target = np.ones(num_bytes, np.uint8), np.zeros(num_bytes, np.uint8)
 
-    def probe_both() -> None:
-        probe, _ = _of_learner(algo, lambda learner: learner.probe(DEFAULT_MODULE_ID))
-        _of_runner(algo, lambda runner: runner.engines[DEFAULT_MODULE_ID].probe(probe))
+    def time_probes(owner: Any) -> None:
+        probe, owner.probe_seconds = owner.probe, 0.0
 
-    def copy_twice() -> None:
-        np.copyto(target, source.copy())
+        def timed(argument: Any) -> Any:
+            start = time.perf_counter()
+            answer = probe(argument)
+            owner.probe_seconds = time.perf_counter() - start
+            return answer
 
-    calls: list[Callable[[], Any]] = [copy_twice, algo.deliver_weights, probe_both]
-    seconds: list[list[float]] = [[] for _ in calls]
+        owner.probe = timed
+
+    _of_learner(algo, time_probes)
+    _of_runner(algo, lambda runner: time_probes(runner.engines[DEFAULT_MODULE_ID]))
+    copies, deliveries, proofs = [], [], []
     for _ in range(repetitions):
-        for call, taken in zip(calls, seconds, strict=True):
-            taken.append(_seconds(call))
-    copies, delivery, proof = map(median, seconds)
-    beside_proof = median(whole - probes for whole, probes in zip(*seconds[1:], strict=True))
-    return copies, delivery, proof, beside_proof
+        copies.append(_seconds(lambda: np.copyto(target, source.copy())))
+        deliveries.append(_seconds(algo.deliver_weights))
+        of_runner = _of_runner(algo, lambda runner: runner.engines[DEFAULT_MODULE_ID].probe_seconds)
+        proofs.append(_of_learner(algo, lambda learner: learner.probe_seconds) + of_runner)
+    beside_proof = median(delivery - proof for delivery, proof in zip(deliveries, proofs, strict=True))
+    return median(copies), median(deliveries), median(proofs), beside_proof
 
 
 def _parts(algo: Any, repetitions: int) -> tuple[float, ...]:

@@ -148,19 +148,18 @@ def pack_weights(
         LearnerStalled: It does not give them within the learner group's learner_stall_timeout_s; ends all learners.
     """
 
-    def pack(learner: Any) -> WeightParcel:
+    def take(learner: Any) -> tuple[Any, int]:
         # Not copied: the object store and the runner's model do that, before the next update changes them.
         weights = learner.module[module_id].unwrapped().network_weights(copy=False)
+        num_bytes = sum(array.nbytes for array in weights.values())
+        return ray.put(weights) if by_reference else weights, num_bytes
+
+    def pack(learner: Any) -> WeightParcel:
         with ThreadPoolExecutor(max_workers=1) as beside_probe:
-            reference = beside_probe.submit(ray.put, weights) if by_reference else None
+            taken = beside_probe.submit(take, learner)
             probe, logp = learner.probe(module_id)
-        return WeightParcel(
-            weights=weights if reference is None else reference.result(),
-            version=learner._weights_seq_no,
-            num_bytes=sum(array.nbytes for array in weights.values()),
-            probe=probe,
-            probe_logp=logp,
-        )
+        weights, num_bytes = taken.result()
+        return WeightParcel(weights, learner._weights_seq_no, num_bytes, probe, logp)
 
     timeout_s = learner_group.config.learner_stall_timeout_s
     is_sharded = isinstance(learner_group, ShardedLearnerGroup)
