@@ -155,6 +155,7 @@ def pack_weights(
         return ray.put(weights) if by_reference else weights, num_bytes
 
     def pack(learner: Any) -> WeightParcel:
+        # Copies leave Python's lock to the forward pass of the probe.
         with ThreadPoolExecutor(max_workers=1) as beside_probe:
             taken = beside_probe.submit(take, learner)
             probe, logp = learner.probe(module_id)

@@ -18,9 +18,7 @@ def tensor_to_array(tensor: torch.Tensor, *, copy: bool = True) -> np.ndarray:
     that is spread over learners all of it, for which all of them must call this.
 
     Without `copy`, one that is in host memory already shares it, and changes with it."""
-    tensor = whole(tensor.detach())
-    if copy or tensor.device.type != "cpu":
-        tensor = tensor.to("cpu", copy=copy)
+    tensor = whole(tensor.detach()).to("cpu", copy=copy)
     return (tensor.view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
 
 
@@ -38,7 +36,7 @@ def _shared(array: np.ndarray) -> torch.Tensor:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without torch's warning of read-only arrays. Once for all weights: setting it up takes as long as to copy one."""
+    """Without torch's warning of read-only arrays. Once for all weights, which may be hundreds of small ones."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         yield
@@ -62,8 +60,7 @@ def set_weights(module: torch.nn.Module, weights: Mapping[str, np.ndarray]) -> N
     _check_weights(own, weights)
     with _quiet():
         for name, tensor in own.items():
-            # Autograd looks at a parameter that is written to for as long as it takes to copy a small one.
-            tensor.detach().copy_(like(tensor, _shared(weights[name])))
+            tensor.copy_(like(tensor, _shared(weights[name])))
 
 
 def check_weights(module: torch.nn.Module, weights: Mapping[str, np.ndarray]) -> None:
