@@ -5,8 +5,8 @@
 Deliveries and copies take turns; medians count. A delivery copies each weight twice, whatever the number of env runners
 of a node: into Ray's object store, which is new memory, and from there into a runner's model. The copies that it is
 compared with are one into new memory, and one into memory that is there, by one thread each. Most of an adapter's
-delivery is the proof, a forward pass of 16 tokens by the learner and one by the runner: both are timed where they
-happen, and taken off. Parts of a delivery are also measured one by one.
+delivery is the proof, a forward pass of 16 tokens by the learner and at the same time one by the runner: both are timed
+where they happen, and the longer one is taken off. Parts of a delivery are also measured one by one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from machine import this_machine
 from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.core import DEFAULT_MODULE_ID
 
-from rllib_gigpo.algorithms.group_policy.weight_delivery import pack_weights
+from rllib_gigpo.algorithms.group_policy.weight_delivery import take_weights
 from rllib_gigpo.algorithms.grpo import GRPOConfig
 from rllib_gigpo.env_adapters import embedded_model_path
 
@@ -49,7 +49,7 @@ def main(
     ratios, parts_of = {}, {}
     for name, language_model in models.items():
         algo = _algorithm(language_model)
-        num_bytes = pack_weights(algo.learner_group, by_reference=True).num_bytes
+        num_bytes = take_weights(algo.learner_group, by_reference=True).num_bytes
         copies, delivery, proof, beside_proof = _measure(algo, num_bytes, repetitions)
         parts_of[name] = _parts(algo, repetitions)
         algo.stop()
@@ -81,8 +81,7 @@ def _algorithm(language_model: dict[str, Any]) -> Algorithm:
 
 
 def _measure(algo: Any, num_bytes: int, repetitions: int) -> tuple[float, float, float, float]:
-    """Median seconds of two copies of `num_bytes`, a delivery, the two probes of a delivery, and of a delivery without
-    these."""
+    """Median seconds of two copies of `num_bytes`, a delivery, its longer probe, and of a delivery without that."""
     source, target = np.ones(num_bytes, np.uint8), np.zeros(num_bytes, np.uint8)
 
     def time_probes(owner: Any) -> None:
@@ -103,7 +102,7 @@ def _measure(algo: Any, num_bytes: int, repetitions: int) -> tuple[float, float,
         copies.append(_seconds(lambda: np.copyto(target, source.copy())))
         deliveries.append(_seconds(algo.deliver_weights))
         of_runner = _of_runner(algo, lambda runner: runner.engines[DEFAULT_MODULE_ID].probe_seconds)
-        proofs.append(_of_learner(algo, lambda learner: learner.probe_seconds) + of_runner)
+        proofs.append(max(of_runner, _of_learner(algo, lambda learner: learner.probe_seconds)))
     beside_proof = median(delivery - proof for delivery, proof in zip(deliveries, proofs, strict=True))
     return median(copies), median(deliveries), median(proofs), beside_proof
 

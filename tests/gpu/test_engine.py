@@ -14,7 +14,7 @@ import torch
 from ray.rllib.core.learner.learner_group import LearnerGroup
 
 from rllib_gigpo.algorithms.group_policy.scoring import OLD_LOGP, score_rows
-from rllib_gigpo.algorithms.group_policy.weight_delivery import pack_weights
+from rllib_gigpo.algorithms.group_policy.weight_delivery import prove_weights, take_weights
 from rllib_gigpo.env_adapters import embedded_model_path
 from rllib_gigpo.inference.protocol import Generation, GenerationRequest, SamplingParams
 from rllib_gigpo.inference.weights_probe import probe_gap, probe_tolerance
@@ -60,15 +60,15 @@ class Case:
 
     def deliver(self) -> None:
         self.version += 1
-        self.engine.deliver(pack_weights(self.learner, by_reference=False).weights, self.version)
+        self.engine.deliver(take_weights(self.learner, by_reference=False).weights, self.version)
 
     def probe_gap(self) -> float:
         """Between the engine and the learner, as every delivery in training looks at it."""
-        parcel = pack_weights(self.learner, by_reference=False)
-        return probe_gap(parcel.probe_logp, self.engine.probe(parcel.probe))
+        probe = take_weights(self.learner, by_reference=False).probe
+        return probe_gap(prove_weights(self.learner), self.engine.probe(probe))
 
     def probe_tolerance(self) -> float:
-        return probe_tolerance(self.dtype, pack_weights(self.learner, by_reference=False).probe_logp)
+        return probe_tolerance(self.dtype, prove_weights(self.learner))
 
     def generate(self, requests: list[GenerationRequest]) -> list[Generation]:
         """Responses to all requests at once."""

@@ -14,7 +14,7 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchDDPRLModule
 
 from rllib_gigpo.algorithms.group_policy.scoring import OLD_LOGP, score_rows
-from rllib_gigpo.algorithms.group_policy.weight_delivery import pack_weights
+from rllib_gigpo.algorithms.group_policy.weight_delivery import prove_weights
 from rllib_gigpo.inference.weights_probe import probe_gap
 from tests.gpu_cases import learner_on_gpu
 from tests.learner_cases import batch_of, build_learner_group, max_difference, random_rows, weights_of
@@ -58,8 +58,7 @@ def test_a_learner_over_nccl_takes_the_step_of_one_on_the_cpu(
             assert found is not None and wanted is not None
             record_property("logp_gap_max", float(np.abs(found - wanted).max()))
             np.testing.assert_allclose(found, wanted, atol=1e-3)
-            parcels = [pack_weights(group, by_reference=False) for group in (on_gpu, on_cpu)]
-            assert probe_gap(parcels[0].probe_logp, parcels[1].probe_logp) <= 1e-3
+            assert probe_gap(prove_weights(on_gpu), prove_weights(on_cpu)) <= 1e-3
     finally:
         on_gpu.shutdown()
 

@@ -14,7 +14,7 @@ from ray.rllib.core.learner.learner_group import LearnerGroup
 from transformers import AutoModelForCausalLM
 
 from rllib_gigpo.algorithms.group_policy.scoring import OLD_LOGP, REFERENCE_LOGP, VALUES, score_rows
-from rllib_gigpo.algorithms.group_policy.weight_delivery import pack_weights
+from rllib_gigpo.algorithms.group_policy.weight_delivery import take_weights
 from rllib_gigpo.learners.actor_critic_torch_learner import ActorCriticTorchLearner
 from rllib_gigpo.rl_modules.critic_rl_module import CriticRLModule, critic_id
 from rllib_gigpo.rl_modules.lora import LoraSettings
@@ -238,7 +238,7 @@ def test_critic_weights_are_not_delivered_and_with_an_adapter_the_body_stays(mod
     assert state.keys() == {name for name, p in critic.named_parameters() if p.requires_grad}
     assert all(np.abs(array).max() > 0 for array in state.values())
     assert critic.get_state(inference_only=True) == {}
-    assert set(pack_weights(group, by_reference=False).weights) == set(weights_of(group))
+    assert set(take_weights(group, by_reference=False).weights) == set(weights_of(group))
 
 
 def test_a_critic_that_is_not_there_or_does_not_fit_is_named(model_directory: Path, tmp_path: Path) -> None:

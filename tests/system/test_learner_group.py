@@ -15,7 +15,7 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.learner.learner_group import LearnerGroup
 
 from rllib_gigpo.algorithms.group_policy.learner_update import update_learners
-from rllib_gigpo.algorithms.group_policy.weight_delivery import pack_weights
+from rllib_gigpo.algorithms.group_policy.weight_delivery import prove_weights, take_weights
 from rllib_gigpo.inference.weights_probe import probe_gap
 from rllib_gigpo.learners.group_policy_torch_learner import GroupPolicyTorchLearner
 from rllib_gigpo.rl_modules.lora import LoraSettings
@@ -170,11 +170,11 @@ def test_three_learners_with_two_rows_give_the_weights_of_one_and_a_failure_of_o
             assert max_difference(weights_of(one), states[0]) <= 1e-6
         assert max_difference(before, weights_of(one)) > 1e-3
 
-        expected, parcel = pack_weights(one, by_reference=False), pack_weights(three, by_reference=True)
+        expected, parcel = take_weights(one, by_reference=False), take_weights(three, by_reference=True)
         assert parcel.version == expected.version == 2
         assert parcel.num_bytes == expected.num_bytes > 0
         assert max_difference(expected.weights, ray.get(parcel.weights)) <= 1e-6
-        assert probe_gap(expected.probe_logp, parcel.probe_logp) <= 1e-5
+        assert probe_gap(prove_weights(one), prove_weights(three)) <= 1e-5
 
         def break_second(learner: GroupPolicyTorchLearner) -> None:
             def update_module(*args: object) -> float:

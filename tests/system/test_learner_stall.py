@@ -11,7 +11,7 @@ import pytest
 import ray
 
 from rllib_gigpo.algorithms.group_policy.learner_update import update_learners
-from rllib_gigpo.algorithms.group_policy.weight_delivery import pack_weights
+from rllib_gigpo.algorithms.group_policy.weight_delivery import prove_weights, take_weights
 from rllib_gigpo.failures import failure_of
 from rllib_gigpo.learners.learner_progress import LearnerStalled, count_pass
 from tests.learner_cases import build_learner_group, random_rows
@@ -85,10 +85,12 @@ def _hangs_in_its_probe(learner: Any) -> None:
 def test_a_learner_that_does_not_give_its_weights_is_not_waited_for(tmp_path: Path) -> None:
     group = build_learner_group(save_tiny_model(tmp_path / "model"), num_learners=1, learner_stall_timeout_s=STALL_S)
     try:
-        assert pack_weights(group, by_reference=True).version == 0
+        assert take_weights(group, by_reference=True).version == 0
         group.foreach_learner(_hangs_in_its_probe)
-        with pytest.raises(LearnerStalled, match=r"learner 0 has not given its weights within 6 s \(learner_stall"):
-            pack_weights(group, by_reference=True)
+        with pytest.raises(
+            LearnerStalled, match=r"learner 0 has not given the proof of its weights within 6 s \(learner_stall"
+        ):
+            prove_weights(group)
         with pytest.raises(ray.exceptions.RayActorError):
             ray.get(group._workers[0].policy_ids.remote(), timeout=60)
     finally:

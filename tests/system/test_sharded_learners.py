@@ -16,7 +16,7 @@ from ray.rllib.core.learner.learner_group import LearnerGroup
 
 from rllib_gigpo.algorithms.group_policy.learner_update import update_learners
 from rllib_gigpo.algorithms.group_policy.scoring import OLD_LOGP, score_rows
-from rllib_gigpo.algorithms.group_policy.weight_delivery import pack_weights
+from rllib_gigpo.algorithms.group_policy.weight_delivery import prove_weights, take_weights
 from rllib_gigpo.algorithms.grpo import GRPO, GRPOConfig
 from rllib_gigpo.env_adapters import embedded_model_path
 from rllib_gigpo.inference.weights_probe import probe_gap
@@ -85,8 +85,8 @@ def test_sharded_learners_with_uneven_and_empty_shards_give_the_weights_of_one(
         expected_logp = score_rows(one, rows, [OLD_LOGP]).old_logp
         assert scored is not None and expected_logp is not None
         np.testing.assert_allclose(scored, expected_logp, atol=1e-5)
-        parcel, expected_parcel = pack_weights(two, by_reference=False), pack_weights(one, by_reference=False)
-        assert probe_gap(parcel.probe_logp, expected_parcel.probe_logp) <= 1e-5
+        parcel, expected_parcel = take_weights(two, by_reference=False), take_weights(one, by_reference=False)
+        assert probe_gap(prove_weights(two), prove_weights(one)) <= 1e-5
         assert max_difference(parcel.weights, expected_parcel.weights) <= 1e-6
         # Nobody holds the whole model once it has been given away.
         assert not any(result.get() for result in two.foreach_learner(_holds_gathered_weights))
