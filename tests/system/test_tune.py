@@ -112,6 +112,15 @@ def task_cursor_of(result: tune.Result) -> int:
     return cursor
 
 
+def is_written_down(run: Path, *, since: Path) -> bool:
+    """Whether Tune, which copies its state into the run's folder every two seconds, has done so since a file was made,
+    and is not at it: a kill -9 would leave empty files, which Ray takes for a run that has not begun."""
+    written = [path.stat().st_mtime for path in run.glob("*.json")]
+    if not (since.exists() and written):
+        return False
+    return min(written) > since.stat().st_mtime and max(written) < time.time() - 0.4
+
+
 def assert_equal(result: tune.Result, expected: tune.Result) -> None:
     assert result.metrics["training_iteration"] == expected.metrics["training_iteration"] == ITERATIONS
     for key in ("success_rate", "episode_return_mean", "response_tokens_mean"):
@@ -134,13 +143,13 @@ def test_a_run_that_is_killed_and_restored_equals_the_uninterrupted_one(
     (tmp_path / "hang").touch()
     script = tmp_path / "killed_run.py"
     script.write_text(KILLED_RUN.format(folder=str(tmp_path)))
-    # Tune would otherwise write down what it has done only every ten seconds, and repeat the rest.
-    environment = os.environ | {"TUNE_GLOBAL_CHECKPOINT_S": "0"}
+    # Every ten seconds would be too seldom to wait for.
+    environment = os.environ | {"TUNE_GLOBAL_CHECKPOINT_S": "2"}
     # A session of its own, so that its Ray can be killed with it.
     process = subprocess.Popen([sys.executable, script], start_new_session=True, env=environment)
     try:
         deadline = time.monotonic() + 120
-        while not (tmp_path / "hanging").exists():
+        while not is_written_down(tmp_path / "run", since=tmp_path / "hanging"):
             assert process.poll() is None, "the run ended before it could be killed"
             assert time.monotonic() < deadline, f"the run did not come to iteration {KILLED_IN}"
             time.sleep(0.05)
