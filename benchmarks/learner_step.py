@@ -84,7 +84,7 @@ def cases(smollm2: Path | None, smollm2_tokens: int) -> list[Case]:
     embedded = str(embedded_model_path("Household"))
     return [
         *(Case("embedded", embedded, lengths, 8192, 2048, 3) for lengths in LENGTHS),
-        *(Case("SmolLM2", str(smollm2), lengths, smollm2_tokens, 1024, 1) for lengths in LENGTHS[:3] if smollm2),
+        *(Case("SmolLM2", str(smollm2), lengths, smollm2_tokens, 1024, 3) for lengths in LENGTHS[:3] if smollm2),
     ]
 
 
@@ -129,13 +129,15 @@ def measured(case: Case, ways: list[str]) -> dict[str, Any]:
     for name, loop in loops.items():
         loop.update(warm_up)  # the optimizer's state is there from now on
         memory[name] = peak_megabytes(partial(loop.update, rows))
-    for _ in range(case.turns):
+    for turn in range(case.turns):
         for name, loop in loops.items():
+            if turn > 0 and name in (TRL_PADDED, TRL):  # many times slower: minutes for a ratio that is plain in one turn
+                continue
             began = time.process_time()
             loop.update(rows)
             seconds[name].append(time.process_time() - began)
     speeds = {
-        name: statistics.median(other / own for own, other in zip(seconds[OURS], taken, strict=True))
+        name: statistics.median(other / own for own, other in zip(seconds[OURS], taken, strict=False))
         for name, taken in seconds.items()
         if name != OURS
     }
