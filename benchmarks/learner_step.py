@@ -3,10 +3,11 @@
     python benchmarks/learner_step.py [--smollm2 models/smollm2-135m-instruct] [--json learner_step.json]
 
 Every way makes the same update: the same model, rows and loss, passes of at most the same number of tokens, gradients
-clipped, one step of AdamW. Ways take turns; the CPU time of one is compared with that of another of the same turn, and
-the median of these ratios is given, so that neither the machine nor what else it does counts. Memory is the most that
-torch holds at a time during an update beyond what it held before, by its profiler, in a turn that is not timed. Rows
-are random ones, which share nothing, and those of rollout groups, of which the learner computes shared prefixes once.
+clipped, one step of AdamW. Ways take turns, TRL's but one; the CPU time of one is compared with that of another of the
+same turn, and the median of these ratios is given, so that neither the machine nor what else it does counts. Memory is
+the most that torch holds at a time during an update beyond what it held before, by its profiler, in a turn that is not
+timed. Rows are random ones, which share nothing, and those of rollout groups, of which the learner computes shared
+prefixes once.
 
 Where `trl` is installed (in an environment of its own, `pip install trl` pulls other versions), its trainer's loss is
 measured as it is; the loop in its rectangles, `trl, padded`, is measured always.
@@ -131,7 +132,7 @@ def measured(case: Case, ways: list[str]) -> dict[str, Any]:
         memory[name] = peak_megabytes(partial(loop.update, rows))
     for turn in range(case.turns):
         for name, loop in loops.items():
-            if turn > 0 and name in (TRL_PADDED, TRL):  # many times slower: minutes for a ratio that is plain in one turn
+            if turn > 0 and name in (TRL_PADDED, TRL):  # so much slower that one turn tells, and that more take minutes
                 continue
             began = time.process_time()
             loop.update(rows)
