@@ -160,7 +160,7 @@ def test_three_learners_with_two_rows_give_the_weights_of_one_and_a_failure_of_o
     one = build_learner_group(directory)
     three = build_learner_group(directory, num_learners=3)
     try:
-        before = weights_of(one)
+        before, proof_before = weights_of(one), prove_weights(one)
         # 2 rows leave a learner without any, 31 do not divide by 3.
         for rows in (random_rows(2), random_rows(31, seed=1)):
             update_learners(one, rows)
@@ -175,6 +175,7 @@ def test_three_learners_with_two_rows_give_the_weights_of_one_and_a_failure_of_o
         assert parcel.num_bytes == expected.num_bytes > 0
         assert max_difference(expected.weights, ray.get(parcel.weights)) <= 1e-6
         assert probe_gap(prove_weights(one), prove_weights(three)) <= 1e-5
+        assert probe_gap(proof_before, prove_weights(three)) > 1e-3
 
         def break_second(learner: GroupPolicyTorchLearner) -> None:
             def update_module(*args: object) -> float:

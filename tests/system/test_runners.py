@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import ray
+from ray.rllib.core import DEFAULT_MODULE_ID
 
+from rllib_gigpo.algorithms.group_policy.weight_delivery import deliver_weights
 from rllib_gigpo.columns import WEIGHTS_VERSION
 from rllib_gigpo.rl_modules.causal_lm_rl_module import CausalLMRLModule
 from tests.algorithm_cases import KillsItsProcess, record_samples, small_config, tasks_of, tokens_of
@@ -175,6 +178,17 @@ def test_a_runner_that_serves_other_weights_is_named(two_runners: Any) -> None:
         RuntimeError, match=rf"version {version + 1} was delivered, but env runner 2 serves version {version} with"
     ):
         two_runners.deliver_weights()
+
+
+def test_a_runner_that_does_not_take_weights_in_time_is_named(two_runners: Any) -> None:
+    def hang(runner: Any) -> None:
+        runner.engine.deliver = lambda weights, version: time.sleep(8)
+
+    two_runners.env_runner_group.foreach_env_runner(hang, remote_worker_ids=[2], local_env_runner=False)
+    with pytest.raises(RuntimeError, match=r"was delivered, but env runner 2 did not answer within 4 s$"):
+        deliver_weights(
+            two_runners.learner_group, two_runners._runners, model_dtypes={DEFAULT_MODULE_ID: "float32"}, timeout_s=4
+        )
 
 
 def test_a_runner_that_cannot_start_is_reported_with_its_cause(kill_order: Path) -> None:
